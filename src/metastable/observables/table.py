@@ -1,0 +1,95 @@
+"""The table of observables by name. Add one: a function of a run in `of_run.py` and a line here."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from metastable.errors import InputError, unknown
+from metastable.observables import of_run
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@dataclass(frozen=True)
+class Observable:
+    """Something to measure on a run: ``function(run, **named options)`` gives an xarray.DataArray.
+
+    ``dims`` are its own axes, which follow "time" and the run's ensemble axes.
+    """
+
+    name: str
+    measures: str
+    dims: tuple[str, ...]
+    function: Callable[..., "xarray.DataArray"]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of its options."""
+        return tuple(inspect.signature(self.function).parameters)[1:]
+
+
+_ALL = (
+    Observable("clusters", "number of clusters by single linkage", (), of_run.cluster_count),
+    Observable("cluster_labels", "cluster of every token", ("token",), of_run.cluster_labels),
+    Observable("cluster_sizes", "sizes of the clusters, then zeros", ("cluster",), of_run.cluster_sizes),
+    Observable(
+        "cluster_identities",
+        "cluster names that persist through merges",
+        ("token",),
+        of_run.cluster_identities,
+    ),
+    Observable("energy", "interaction energy", (), of_run.energy),
+    Observable("log_energy", "logarithm of |energy|, finite at any beta", (), of_run.log_energy),
+    Observable("energy_rate", "exact rate of change of the energy", (), of_run.energy_rate),
+    Observable("rank", "rank of the attention at a tolerance", ("head",), of_run.rank),
+    Observable(
+        "effective_rank", "exp entropy of the attention's singular values", ("head",), of_run.effective_rank
+    ),
+    Observable(
+        "boolean_distance",
+        "distance of the attention to one token per row",
+        ("head",),
+        of_run.boolean_distance,
+    ),
+    Observable("leaders", "tokens that hold another's attention", ("head", "token"), of_run.leader_tokens),
+    Observable("sinks", "mean attention received, with its baseline", ("head", "token"), of_run.sink_mass),
+    Observable(
+        "sinks_baseline", "attention received under uniform attention", ("token",), of_run.sink_baseline
+    ),
+    Observable("similarity", "histogram of pairwise similarities, i < j", ("bin",), of_run.similarities),
+    Observable("order", "length of the mean token", (), of_run.order_parameter),
+    Observable("hull", "number of vertices of the convex hull", (), of_run.hull_count),
+    Observable("hull_growth", "how far later tokens leave the hull", (), of_run.hull_growth),
+    Observable(
+        "hyperplanes",
+        "projections on the left eigenvectors of V",
+        ("token", "direction"),
+        of_run.hyperplane_coordinates,
+    ),
+    Observable(
+        "hyperplane_counts", "distinct values of each projection", ("direction",), of_run.hyperplane_counts
+    ),
+)
+
+OBSERVABLES: dict[str, Observable] = {entry.name: entry for entry in _ALL}
+
+
+def observe(run: Any, name: str, **options: Any) -> "xarray.DataArray":
+    """Measure ``name`` on a run; what `Trajectory.observe` calls.
+
+    Examples
+    --------
+    >>> OBSERVABLES["rank"].options
+    ('tolerance',)
+    """
+    if name not in OBSERVABLES:
+        raise unknown("observable", name, OBSERVABLES)
+    entry = OBSERVABLES[name]
+    for option in options:
+        if option not in entry.options:
+            if not entry.options:
+                raise InputError(f"The observable {name!r} takes no options, but {option!r} was given.")
+            raise unknown(f"option of {name!r}", option, entry.options)
+    return entry.function(run, **options)
