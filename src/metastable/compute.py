@@ -4,13 +4,18 @@ Every module of the package takes ``jax`` and ``jnp`` from here, so that no arra
 accident and the command line does not compile the same step twice in two calls.
 """
 
+import dataclasses
 import os
 from pathlib import Path
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["cache_home", "jax", "jnp"]
+__all__ = ["cache_home", "is_traced", "jax", "jnp", "register"]
+
+T = TypeVar("T")
+_REGISTERED: set[type] = set()
 
 
 def cache_home() -> Path:
@@ -26,3 +31,39 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     jax.config.update("jax_compilation_cache_dir", str(cache_home() / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def register(cls: type[T]) -> type[T]:
+    """Make a frozen dataclass a JAX pytree: numbers and arrays are traced, names and functions are structure.
+
+    So a sweep over beta or a slider never compiles twice, while another mask or another number of heads does.
+    A field is structure when its value is a string, a bool, an int, a tuple or a plain function.
+    """
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    def flatten(obj: T) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        values = [getattr(obj, name) for name in names]
+        static = tuple((k, v) for k, v in enumerate(values) if _is_structure(v))
+        return tuple(v for v in values if not _is_structure(v)), static
+
+    def unflatten(static: tuple[Any, ...], children: tuple[Any, ...]) -> T:
+        obj = object.__new__(cls)  # no __post_init__: the values were checked when the object was first built
+        fixed, rest = dict(static), iter(children)
+        for k, name in enumerate(names):
+            object.__setattr__(obj, name, fixed[k] if k in fixed else next(rest))
+        return obj
+
+    jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+    _REGISTERED.add(cls)
+    return cls
+
+
+def _is_structure(value: Any) -> bool:
+    if type(value) in _REGISTERED:
+        return False
+    return isinstance(value, (str, bool, int, tuple)) or callable(value)
+
+
+def is_traced(value: Any) -> bool:
+    """True inside a JAX transformation, where numbers have no value to check yet."""
+    return isinstance(value, jax.core.Tracer)

@@ -1,0 +1,281 @@
+"""A run as a sequence of pieces, for every method: what is asked (Plan), and what each piece brings (Piece)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from metastable.compute import jax, jnp
+from metastable.dynamics import Dynamics
+
+Array = Any
+MOST_STEPS = 100_000  # of an adaptive method in one piece
+_WATCHED = 24  # pieces of a fixed-step run that somebody watches or records
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that has been checked and can start."""
+
+    dynamics: Dynamics
+    times: np.ndarray
+    t: float
+    dt: float
+    method: str
+    rtol: float
+    atol: float
+    seed: int
+    dtype: str
+
+    @property
+    def charted(self) -> bool:
+        """True when the run goes through the chart of `metastable.rescaled`."""
+        return self.dynamics.geometry_name == "rescaled" and self.dynamics.normalise_name in _SHIFTABLE
+
+
+_SHIFTABLE = ("softmax", "hardmax", "sinkhorn")  # normalisations that only see differences within a row
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Saved tokens x (m, ..., n, d) from save number ``first`` on, and the state to go on from."""
+
+    first: int
+    x: np.ndarray
+    reached: float
+    state: dict[str, np.ndarray]
+    chart: tuple[np.ndarray, np.ndarray] | None = None
+    apart: np.ndarray = None  # type: ignore[assignment]
+    status: str = "done"
+    message: str = ""
+    seconds: float = 0.0
+
+    def cut(self, count: int, status: str, message: str) -> "Piece":
+        """The same piece ended after its first ``count`` saves."""
+        chart = None if self.chart is None else (self.chart[0][:count], self.chart[1][:count])
+        return replace(
+            self, x=self.x[:count], chart=chart, apart=self.apart[:count], status=status, message=message
+        )
+
+
+def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] | None) -> Iterator[Piece]:
+    """The pieces of a plan, from tokens x or from the state of an earlier piece."""
+    dyn = jax.tree_util.tree_map(lambda a: jnp.asarray(a, plan.dtype), plan.dynamics)
+    tokens = jnp.asarray(x, plan.dtype)
+    adaptive = plan.method in ("tsit5", "dopri8")
+    if plan.charted:
+        source = (
+            _charted_adaptive(plan, tokens, state)
+            if adaptive
+            else _charted_fixed(plan, tokens, watched, state)
+        )
+    else:
+        source = (
+            _adaptive(plan, dyn, tokens, state) if adaptive else _fixed(plan, dyn, tokens, watched, state)
+        )
+    clock = time.perf_counter()
+    for piece in source:
+        if piece.apart is None:
+            piece = replace(piece, apart=np.zeros(len(piece.x)))
+        yield replace(piece, seconds=time.perf_counter() - clock)
+        clock = time.perf_counter()
+
+
+def finite(x: np.ndarray) -> np.ndarray:
+    """For each saved time whether every token is finite, (m,)."""
+    return np.asarray(np.isfinite(x).all(axis=tuple(range(1, x.ndim))))
+
+
+def valid_until(times: np.ndarray, apart: np.ndarray) -> float:
+    """The last saved time before the two copies of a charted run part; inf if they never do."""
+    from metastable.rescaled import TRUSTED
+
+    lost = np.flatnonzero(~(apart <= TRUSTED))
+    if lost.size == 0:
+        return float("inf")
+    return float(times[lost[0] - 1]) if lost[0] > 0 else 0.0
+
+
+# --- fixed steps ------------------------------------------------------------------------------------------------
+
+
+def _grid(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """For every save time the steps taken by then and the fraction of a step beyond them."""
+    whole = np.floor(plan.times / plan.dt + 1e-9).astype(np.int64)
+    rest = plan.times / plan.dt - whole
+    return whole, np.where(rest < 1e-9, 0.0, rest)
+
+
+def _spans(count: int, watched: bool, first: int) -> Iterator[tuple[int, int]]:
+    size = -(-count // _WATCHED) if watched else count
+    for start in range(first, count, size):
+        yield start, min(start + size, count)
+
+
+def _padded(values: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([values, np.zeros(size - len(values), values.dtype)])
+
+
+def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> Iterator[Piece]:
+    from metastable import steps
+
+    steps_at, theta = _grid(plan)
+    k, first = jnp.asarray(0), 0
+    if state is not None:
+        x, k, first = jnp.asarray(state["x"], plan.dtype), jnp.asarray(state["k"]), int(state["next"])
+    noisy = bool(np.any(np.asarray(plan.dynamics.noise) != 0))
+    key = jax.random.key(plan.seed)
+    size = -(-len(plan.times) // _WATCHED) if watched else len(plan.times)
+    for start, end in _spans(len(plan.times), watched, first):
+        counts = np.diff(steps_at[start:end], prepend=int(k))
+        asked = (_padded(counts, size), _padded(theta[start:end], size))
+        x, k, saved = steps.advance(dyn, x, k, *asked, plan.dt, key, plan.method, noisy)
+        kept = {"x": np.asarray(x), "k": np.asarray(k), "next": np.asarray(end)}
+        yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), kept)
+
+
+def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[Piece]:
+    from metastable import rescaled, rescaled_steps
+
+    layer = plan.dt if plan.method == "layers" else None
+    dyn, chart = _chart(plan, z, layer)
+    steps_at, theta = _grid(plan)
+    carry, first = (*_two_copies(chart, z), jnp.asarray(0)), 0
+    if state is not None:
+        carry = (jnp.asarray(state["y"], plan.dtype), jnp.asarray(state["refs"]), jnp.asarray(state["k"]))
+        first = int(state["next"])
+    every = max(1, int(0.25 / max(float(chart.top) * plan.dt, 1e-3)))
+    key = jax.random.key(plan.seed)
+    size = -(-len(plan.times) // _WATCHED) if watched else len(plan.times)
+    for start, end in _spans(len(plan.times), watched, first):
+        counts = np.diff(steps_at[start:end], prepend=int(carry[2]))
+        asked = (_padded(counts, size), _padded(theta[start:end], size))
+        carry, (y, refs, apart) = rescaled_steps.advance_fixed(
+            dyn, chart, carry, *asked, plan.dt, every, key, plan.method
+        )
+        m = end - start
+        z_saved = rescaled.tokens_at(chart, jnp.asarray(plan.times[start:end]), y[:m], refs[:m])
+        kept = {"y": carry[0], "refs": carry[1], "k": carry[2], "next": np.asarray(end)}
+        yield Piece(
+            start,
+            np.asarray(z_saved),
+            float(plan.times[end - 1]),
+            {name: np.asarray(value) for name, value in kept.items()},
+            (np.asarray(y[:m]), np.asarray(refs[:m])),
+            np.asarray(apart[:m]),
+        )
+
+
+def _chart(plan: Plan, z: Array, layer: float | None) -> tuple[Dynamics, Any]:
+    from metastable import rescaled
+
+    chart = rescaled.chart_of(plan.dynamics, z.shape[-1], z.shape[-2], layer)
+    cast = jax.tree_util.tree_map(
+        lambda a: jnp.asarray(a) if np.asarray(a).dtype.kind == "i" else jnp.asarray(a, plan.dtype), chart
+    )
+    return plan.dynamics, cast
+
+
+def _two_copies(chart: Any, z: Array) -> tuple[Array, Array]:
+    from metastable import rescaled
+
+    y, refs = rescaled.start(chart, z)
+    return jnp.stack([y, y]), jnp.stack([refs, refs])
+
+
+# --- adaptive steps ---------------------------------------------------------------------------------------------
+
+
+def _asked(plan: Plan, t0: float, t1: float, first: int) -> tuple[int, np.ndarray]:
+    """Where the saves of (t0, t1] end, and their times padded to 32, 256, 2048, ... (few shapes, few compilations)."""
+    end = int(np.searchsorted(plan.times, t1 + 1e-12 * max(1.0, plan.t), side="right"))
+    times = np.minimum(plan.times[first:end], t1)
+    size = 32
+    while size < len(times):
+        size *= 8
+    return end, np.concatenate([times, np.full(size - len(times), t1)])
+
+
+def _adaptive(plan: Plan, dyn: Dynamics, x: Array, state: Any) -> Iterator[Piece]:
+    from metastable import adaptive
+
+    edges = np.linspace(0.0, plan.t, 9 if plan.t > 0 else 2)
+    first, begin = 0, 0
+    if state is not None:
+        x, first, begin = jnp.asarray(state["x"], plan.dtype), int(state["next"]), int(state["edge"])
+    elif plan.times[0] == 0.0:
+        yield Piece(
+            0, np.asarray(x)[None], 0.0, {"x": np.asarray(x), "next": np.asarray(1), "edge": np.asarray(0)}
+        )
+        first = 1
+    for edge in range(begin, len(edges) - 1):
+        t0, t1 = edges[edge], edges[edge + 1]
+        if first >= len(plan.times):
+            return
+        end, times = _asked(plan, t0, t1, first)
+        x, reached, saved, _ = adaptive.advance(
+            dyn, x, t0, t1, times, plan.rtol, plan.atol, plan.method, MOST_STEPS
+        )
+        kept = {"x": np.asarray(x), "next": np.asarray(end), "edge": np.asarray(edge + 1)}
+        piece = Piece(first, np.asarray(saved)[: end - first], float(reached), kept)
+        yield piece if float(reached) >= t1 else _stalled(plan, piece)
+        first = end
+
+
+def _stalled(plan: Plan, piece: Piece) -> Piece:
+    """What an adaptive run has when it cannot go on: the saves before the time it reached."""
+    times = plan.times[piece.first : piece.first + len(piece.x)]
+    text = (
+        f"{plan.method} could not go on past t = {piece.reached:.6g} at rtol = {plan.rtol:g} "
+        f"(step below the smallest, or {MOST_STEPS} steps); what was reached is kept. Raise rtol or lower t."
+    )
+    return piece.cut(int((finite(piece.x) & (times <= piece.reached)).sum()), "stalled", text)
+
+
+def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
+    from metastable import rescaled, rescaled_steps
+
+    dyn, chart = _chart(plan, z, None)
+    (y, refs), t0, first = _two_copies(chart, z), 0.0, 0
+    shortest = min(plan.t, 0.5 / max(float(chart.top), 1e-300)) / 1.0 if plan.t > 0 else 0.0
+    length, count = shortest, 0
+    if state is not None:
+        y, refs = jnp.asarray(state["y"], plan.dtype), jnp.asarray(state["refs"])
+        t0, first, length, count = (
+            float(state["t"]),
+            int(state["next"]),
+            float(state["length"]),
+            int(state["count"]),
+        )
+    elif plan.times[0] == 0.0:
+        kept = _kept(y, refs, 0.0, 1, length, 0)
+        yield Piece(0, np.asarray(z)[None], 0.0, kept, (np.asarray(y[:1]), np.asarray(refs[:1])), np.zeros(1))
+        first = 1
+    key = jax.random.key(plan.seed)
+    while first < len(plan.times):
+        t1 = plan.t if t0 + 1.5 * length >= plan.t else t0 + length
+        end, times = _asked(plan, t0, t1, first)
+        y, refs, reached, (saved, apart), closest = rescaled_steps.advance_adaptive(
+            dyn, chart, y, refs, t0, t1, times, plan.rtol, plan.atol,
+            jax.random.fold_in(key, count), plan.method, MOST_STEPS,
+        )  # fmt: skip
+        m = end - first
+        length = 2.0 * length if float(closest) < -700.0 else shortest
+        count += 1
+        refs0 = jnp.broadcast_to(refs[0], (len(times), *refs[0].shape))
+        z_saved = rescaled.tokens_at(chart, jnp.asarray(times), saved, refs0)[:m]
+        piece = Piece(
+            first, np.asarray(z_saved), float(reached), _kept(y, refs, t1, end, length, count),
+            (np.asarray(saved[:m]), np.asarray(refs0[:m])), np.asarray(apart[:m]),
+        )  # fmt: skip
+        yield piece if float(reached) >= t1 else _stalled(plan, piece)
+        t0, first = t1, end
+
+
+def _kept(
+    y: Array, refs: Array, t: float, following: int, length: float, count: int
+) -> dict[str, np.ndarray]:
+    values = {"y": y, "refs": refs, "t": t, "next": following, "length": length, "count": count}
+    return {name: np.asarray(value) for name, value in values.items()}

@@ -1,0 +1,315 @@
+"""Long horizons of the rescaled flow, eq. (4) of the second paper, without ever forming e^{tV} where it could overflow.
+
+Why a chart. Attention depends on differences of inner products of size e^{2 lambda t}; tokens that have joined a
+leader differ from it by less than rounding in z, yet this difference decides who leads. So, in a basis adapted to V
+(V = S L S^{-1}, coordinates zeta = S^{-1} z, xi = e^{tL} zeta), the state holds for each token either
+
+* itself, for *references*:  y_r = zeta_r   (e^{tL} zeta_r in directions where V contracts), or
+* its offset from its reference in unscaled space:  y_j = eta_j = e^{tL} (zeta_j - zeta_ref).
+
+With lambda = max(Re spectrum, 0), c_i = e^{-lambda t} xi_ref(i) and G = beta S^T Q^T K S, score gaps are
+
+    score_ij - score_i,ref(i) = e^{lambda t} <c_i + e^{-lambda t} eta_i, G eta_j>     (same reference)
+
+plus e^{2 lambda t} <., G (c_j - c_i)> between tokens of different references: nothing cancels. With
+s_i = sum_m P_im (xi_m - xi_ref(i)), eq. (4) reads eta_j' = L (s_j - s_ref) and zeta_r' = L e^{-tL} s_r.
+References are chosen anew as the run goes on; any choice is exact, a good one (leaders) keeps every digit.
+
+A second copy of the run with a few roundings of noise added at every change of references tells how far the digits
+can be trusted: `valid_until` is the last time at which both copies agree to `TRUSTED`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable import masks, normalise
+from metastable.compute import jax, jnp, register
+from metastable.dynamics import Dynamics
+from metastable.errors import InputError
+
+Array = Any
+TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid
+_NEAR = 0.25  # a token joins a reference within this relative distance
+_CAP = 300.0  # exponents beyond it change nothing: such attention is saturated
+_WORST_BASIS = 1e6  # condition number of eigenvectors beyond which V is taken as it is
+
+
+@register
+@dataclass(frozen=True)
+class Chart:
+    """V's adapted basis, traced: a and b hold real and imaginary parts of V's eigenvalues, grow and turn those of
+    the generator whose exponential undoes the flow (V itself, or log(I + dt V)/dt for discrete layers)."""
+
+    S: Array
+    S_inv: Array
+    G: Array
+    a: Array
+    b: Array
+    grow: Array
+    turn: Array
+    partner: Array
+    top: Array
+    dense: Array = None  # the generator as a matrix, when V has no well-conditioned eigenvectors
+    L: Array = None
+    bias: Array = None
+
+
+def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None) -> Chart:
+    """The chart of a rescaled dynamics for tokens of dimension d; ``layer`` is dt in discrete time."""
+    V = dyn.weights.value_map(d=d)[0]
+    A = dyn.weights.score_map(d=d)[0]
+    bias = None
+    if dyn.position is not None:
+        bias = np.asarray(dyn.position.bias(np.arange(n), np.arange(n)))[0]
+    found = _eigenbasis(V)
+    if found is None:
+        generator = V if layer is None else _log_matrix(V, layer)
+        top = max(0.0, float(np.linalg.eigvals(generator).real.max()))
+        zero, eye = np.zeros(d), np.eye(d)
+        G = float(dyn.beta) * A
+        return Chart(eye, eye, G, zero, zero, zero, zero, np.arange(d), top, generator, V, bias)
+    S, a, b, partner = found
+    grow, turn = (a, b) if layer is None else _log_layer(a, b, layer)
+    G = float(dyn.beta) * S.T @ A @ S
+    return Chart(S, np.linalg.inv(S), G, a, b, grow, turn, partner, max(0.0, float(grow.max())), bias=bias)
+
+
+def _eigenbasis(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Real S, eigenvalue parts a, b and partners with V = S L S^{-1}, or None for an ill-conditioned basis."""
+    d = V.shape[0]
+    if np.array_equal(V, V.T):
+        values, S = np.linalg.eigh(V)
+        return S, values, np.zeros(d), np.arange(d)
+    values, vectors = np.linalg.eig(V)
+    S, a, b, partner = np.zeros((d, d)), values.real.copy(), np.zeros(d), np.arange(d)
+    k = 0
+    while k < d:
+        if values[k].imag == 0.0:
+            S[:, k] = vectors[:, k].real
+            k += 1
+            continue
+        # V(u + iv) = (alpha + i omega)(u + iv):  p' = alpha p + omega q,  q' = alpha q - omega p  for z = p u + q v
+        S[:, k], S[:, k + 1] = vectors[:, k].real, vectors[:, k].imag
+        b[k], b[k + 1] = values[k].imag, -values[k].imag
+        partner[k], partner[k + 1] = k + 1, k
+        k += 2
+    return (S, a, b, partner) if np.linalg.cond(S) < _WORST_BASIS else None
+
+
+def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
+    """Real and imaginary parts of log(1 + dt lambda)/dt, so that e^{k dt .} = (1 + dt lambda)^k."""
+    R = 1.0 + dt * (a + 1j * b)
+    if (np.abs(R) < 1e-14).any():
+        raise InputError(
+            f"R = I + dt V must be invertible, but dt = {dt:g} makes it singular; choose another dt."
+        )
+    return np.log(np.abs(R)) / dt, np.angle(R) / dt
+
+
+def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
+    from scipy.linalg import logm
+
+    R = np.eye(V.shape[0]) + dt * V
+    if (np.linalg.eigvals(R).real <= 0).any():
+        raise InputError(
+            f"dt = {dt:g} is too long a layer for this V: I + dt V has no real logarithm; lower dt."
+        )
+    return np.asarray(logm(R).real) / dt
+
+
+# --- maps of the chart ------------------------------------------------------------------------------------------
+
+
+def flow(chart: Chart, t: Array, y: Array, only: Array | None = None) -> Array:
+    """e^{t L} y, or with ``only`` (a mask of directions) the identity elsewhere. Exponents are capped at 2 _CAP."""
+    if chart.dense is not None:
+        return y @ jax.scipy.linalg.expm(t * jnp.asarray(chart.dense)).T if only is None else y
+    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(
+        y, jnp.asarray(chart.partner), axis=-1
+    )
+    moved = jnp.exp(jnp.minimum(jnp.asarray(chart.grow) * t, 2 * _CAP)) * turned
+    return moved if only is None else jnp.where(only, moved, y)
+
+
+def _shrunk_flow(chart: Chart, t: Array, y: Array) -> Array:
+    """e^{t (L - top)} y, which never overflows."""
+    if chart.dense is not None:
+        eye = jnp.eye(y.shape[-1])
+        return y @ jax.scipy.linalg.expm(t * (jnp.asarray(chart.dense) - chart.top * eye)).T
+    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(
+        y, jnp.asarray(chart.partner), axis=-1
+    )
+    return jnp.exp((jnp.asarray(chart.grow) - chart.top) * t) * turned
+
+
+def times_L(chart: Chart, y: Array) -> Array:
+    """L y: V in its own basis."""
+    if chart.L is not None:
+        return y @ jnp.asarray(chart.L).T
+    return chart.a * y + chart.b * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
+
+
+def contracting(chart: Chart) -> Array:
+    """The directions in which references are held unscaled."""
+    return jnp.asarray(chart.grow) < 0.0
+
+
+def own(y: Array, refs: Array) -> Array:
+    """True where a token is its own reference, (..., n, 1)."""
+    return (refs == jnp.arange(y.shape[-2]))[..., None]
+
+
+def gather(y: Array, refs: Array) -> Array:
+    """The rows of y that belong to each token's reference."""
+    return jnp.take_along_axis(y, refs[..., None], axis=-2)
+
+
+def start(chart: Chart, z: Array) -> tuple[Array, Array]:
+    """Chart state at t = 0: every token its own reference."""
+    y = z @ jnp.asarray(chart.S_inv).T
+    return y, jnp.broadcast_to(jnp.arange(z.shape[-2]), z.shape[:-1])
+
+
+def scaled_tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """zeta for all tokens, still unscaled in contracting directions (finite there whatever t)."""
+    down = contracting(chart)
+    eta = jnp.where(own(y, refs), 0.0, y)
+    back = flow(chart, -t, eta)
+    return gather(y, refs) + jnp.where(down, eta, back)
+
+
+def tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """z = S zeta, (..., n, d)."""
+    zeta = scaled_tokens(chart, t, y, refs)
+    down = contracting(chart)
+    return flow(chart, -t, zeta, only=down) @ jnp.asarray(chart.S).T
+
+
+@jax.jit
+def tokens_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
+    """z at many saved times, (m, ..., n, d)."""
+    return jax.vmap(tokens, (None, 0, 0, 0))(chart, times, y, refs)
+
+
+# --- attention and velocity -------------------------------------------------------------------------------------
+
+
+def _views(chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> tuple[Array, Array, Array]:
+    """(c, eta, X): scaled references, offsets, and scaled tokens, all at time t, from a state frozen at ``since``."""
+    down = contracting(chart)
+    mine = own(y, refs)
+    ahead = flow(chart, t - since, y)
+    eta = jnp.where(mine, 0.0, ahead)
+    shrink = jnp.exp(-chart.top * t)
+    base = jnp.where(down, ahead * shrink, _shrunk_flow(chart, t, y))  # e^{-top t} xi, right for references
+    c = gather(base, refs)
+    return c, eta, c + shrink * eta
+
+
+def attention(
+    dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array
+) -> tuple[Array, Array]:
+    """(P, gaps), both (..., n, n): attention, and scores relative to the row's best."""
+    c, eta, X = _views(chart, t, y, refs, since)
+    E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
+    XG = X @ jnp.asarray(chart.G)  # (..., n, d)
+    far = jnp.einsum("...id,...jd->...ij", XG, c)
+    same = refs[..., :, None] == refs[..., None, :]
+    far = jnp.where(same, 0.0, far - (XG * c).sum(axis=-1)[..., None])
+    gaps = E * (E * far + jnp.einsum("...id,...jd->...ij", XG, eta))  # (..., n, n)
+    gaps = gaps if chart.bias is None else gaps + chart.bias
+    rows = jnp.arange(y.shape[-2])
+    visible = masks.resolve(dyn.mask)
+    seen = None if visible is None else visible(rows[:, None], rows[None, :])
+    gaps = gaps if seen is None else jnp.where(seen, gaps, -jnp.inf)
+    gaps = gaps - gaps.max(axis=-1, keepdims=True)
+    if dyn.normalise_name != "sinkhorn":
+        gaps = jnp.maximum(gaps, -1e4) if seen is None else jnp.where(seen, jnp.maximum(gaps, -1e4), -jnp.inf)
+    return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :], gaps
+
+
+def gathered(
+    dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array
+) -> tuple[Array, Array]:
+    """(s, eta) at time t: s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space."""
+    c, eta, _ = _views(chart, t, y, refs, since)
+    P, _ = attention(dyn, chart, t, y, refs, since)
+    same = refs[..., :, None] == refs[..., None, :]
+    cross = jnp.where(same, 0.0, P)
+    E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
+    jump = jnp.einsum("...ij,...jd->...id", cross, c) - cross.sum(axis=-1, keepdims=True) * c
+    return jnp.einsum("...ij,...jd->...id", P, eta) + E * jump, eta
+
+
+def offset_velocity(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """y' with offsets in moving scale: eta' = L (s - s_ref), zeta_r' = L e^{-tL} s_r. For adaptive steps."""
+    s, _ = gathered(dyn, chart, t, y, refs, t)
+    root = jnp.where(contracting(chart), s + y, flow(chart, -t, s))
+    return times_L(chart, jnp.where(own(y, refs), root, s - gather(s, refs)))
+
+
+def frozen_velocity(dyn: Dynamics, chart: Chart, t: Array, w: Array, refs: Array, since: Array) -> Array:
+    """w' with the scale frozen at ``since``: linear in z, so a step here is the same step taken in z itself."""
+    s, _ = gathered(dyn, chart, t, w, refs, since)
+    down = contracting(chart)
+    root = jnp.where(down, flow(chart, since - t, s), flow(chart, -t, s))
+    rest = flow(chart, since - t, s - gather(s, refs)) - w
+    return times_L(chart, jnp.where(own(w, refs), root, rest))
+
+
+def thaw(chart: Chart, h: Array, w: Array, refs: Array) -> Array:
+    """The state with its frozen scale moved on by h."""
+    return jnp.where(own(w, refs), flow(chart, h, w, only=contracting(chart)), flow(chart, h, w))
+
+
+# --- references -------------------------------------------------------------------------------------------------
+
+
+def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
+    """Choose references anew: each token follows the most attended token near it, to the end of the chain."""
+    n = y.shape[-2]
+    P, _ = attention(dyn, chart, t, y, refs, t)
+    _, _, X = _views(chart, t, y, refs, t)
+    held = P.sum(axis=-2)  # (..., n): attention held by each token
+    square = (X**2).sum(axis=-1)
+    apart = square[..., :, None] + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", X, X)
+    # tokens that share a reference are near unless their offset says otherwise; here distances only pick candidates
+    near = (apart <= _NEAR**2 * jnp.minimum(square[..., :, None], square[..., None, :])) | jnp.eye(
+        n, dtype=bool
+    )
+    order = jnp.argsort(
+        jnp.argsort(-held, axis=-1, stable=True), axis=-1
+    )  # rank by attention held, ties by index
+    best = jnp.argmin(jnp.where(near, order[..., None, :], n), axis=-1)  # (..., n)
+    for _ in range(max(1, int(np.ceil(np.log2(max(n, 2)))))):
+        best = jnp.take_along_axis(best, best, axis=-1)
+    return change(chart, t, y, refs, best), best
+
+
+def change(chart: Chart, t: Array, y: Array, refs: Array, new: Array) -> Array:
+    """The same tokens relative to other references."""
+    eta = jnp.where(own(y, refs), 0.0, y)
+    down = contracting(chart)
+    base = gather(y, refs)  # each token's old reference
+    old_of_new = jnp.take_along_axis(refs, new, axis=-1)
+    moved = base - gather(base, new)
+    moved = jnp.where((refs == old_of_new)[..., None], 0.0, jnp.where(down, moved, flow(chart, t, moved)))
+    offset = moved + eta - gather(eta, new)
+    root = base + jnp.where(down, eta, flow(chart, -t, eta))
+    return jnp.where(own(y, new), root, offset)
+
+
+def shaken(y: Array, refs: Array, key: Array) -> Array:
+    """The second copy with a few roundings of relative noise; the first copy (leading axis 0) is left alone."""
+    noise = jax.random.rademacher(key, y.shape[1:], y.dtype) * (2 * jnp.finfo(y.dtype).eps)
+    return jnp.concatenate([y[:1], (y[1] * (1.0 + noise))[None]])
+
+
+def disagreement(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """How far the two copies (leading axis) lie apart, relative to the spread of each direction: one number."""
+    zeta = scaled_tokens(chart, t, y, refs)
+    size = jnp.abs(zeta[0]).max(axis=-2, keepdims=True)
+    gap = jnp.abs(zeta[0] - zeta[1]) / jnp.where(size > 0, size, 1.0)
+    return jnp.where(jnp.isfinite(gap), gap, jnp.inf).max()
