@@ -41,11 +41,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'metastable' has no attribute {name!r}")
     home = _PUBLIC[name]
-    value = (
-        import_module(f"metastable.{name}")
-        if home is None
-        else getattr(import_module(f"metastable.{home}"), name)
-    )
+    value = import_module(f"metastable.{name}") if home is None else getattr(import_module(f"metastable.{home}"), name)
     globals()[name] = value
     return value
 

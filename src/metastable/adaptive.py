@@ -52,9 +52,7 @@ def solve(
         None,
         y,
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
-        stepsize_controller=diffrax.PIDController(
-            rtol=rtol, atol=atol, dtmin=1e-13 * jnp.maximum(1.0, jnp.abs(t1))
-        ),
+        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol, dtmin=1e-13 * jnp.maximum(1.0, jnp.abs(t1))),
         max_steps=most,
         throw=False,
     )

@@ -79,9 +79,7 @@ class RMSNorm:
 
 
 def _affine(norm: LayerNorm | RMSNorm, x: Array, square: Array) -> Array:
-    scaled = x / jnp.sqrt(
-        jnp.where(square > 0, square, 1.0)
-    )  # a constant token has no direction: it maps to the bias
+    scaled = x / jnp.sqrt(jnp.where(square > 0, square, 1.0))  # a constant token has no direction: it maps to the bias
     scaled = scaled if norm.gain is None else scaled * norm.gain
     return scaled if norm.bias is None else scaled + norm.bias
 

@@ -198,9 +198,7 @@ def _output(now: Weights, mixed: Array) -> Array:
 
 def _by_blocks(some: Callable[[Array, Array], Array], q: Array, n: int, block: int) -> Array:
     count = -(-n // block)
-    rows = jnp.minimum(jnp.arange(count * block), n - 1).reshape(
-        count, block
-    )  # the last block repeats token n - 1
+    rows = jnp.minimum(jnp.arange(count * block), n - 1).reshape(count, block)  # the last block repeats token n - 1
     parts = jax.lax.map(lambda r: some(r, jnp.take(q, r, axis=-2)), rows)  # (count, ..., block, d)
     joined = jnp.moveaxis(parts, 0, -3)
     return joined.reshape(*joined.shape[:-3], count * block, joined.shape[-1])[..., :n, :]
@@ -225,9 +223,7 @@ def _number(name: str, value: Any, least: float) -> Any:
         raise InputError(f"{name} must be a real number, not {value!r}.") from error
     if not np.isfinite(array).all() or (array < least).any():
         hint = "; for the limit of large beta use normalise='hardmax'" if np.isinf(array).any() else ""
-        raise InputError(
-            f"{name} must be a finite number{' >= 0' if least == 0 else ''}, not {value!r}{hint}."
-        )
+        raise InputError(f"{name} must be a finite number{' >= 0' if least == 0 else ''}, not {value!r}{hint}.")
     return float(array) if array.ndim == 0 else array
 
 

@@ -47,9 +47,7 @@ def _polar_angles(u: np.ndarray, d: int, angle: float) -> np.ndarray:
         return np.asarray(np.arccos(1.0 - u * (1.0 - np.cos(angle))))
     from scipy.special import betainc, betaincinv
 
-    half = (
-        d - 1
-    ) / 2.0  # mass below theta: (1/2) I_{sin^2 theta}(half, 1/2) up to pi/2, and its mirror beyond
+    half = (d - 1) / 2.0  # mass below theta: (1/2) I_{sin^2 theta}(half, 1/2) up to pi/2, and its mirror beyond
 
     def mass(theta: float) -> float:
         below = 0.5 * float(betainc(half, 0.5, np.sin(theta) ** 2))
@@ -82,9 +80,7 @@ def equiangular(n: int, d: int | None = None, gamma: float = 0.0) -> np.ndarray:
             f"{n} unit tokens can share inner products from {-1.0 / max(n - 1, 1):.6g} to 1, not {gamma!r}."
         )
     values, vectors = np.linalg.eigh((1.0 - gamma) * np.eye(n) + gamma)
-    root = _unit(
-        (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
-    )  # largest first: trailing axes may be zero
+    root = _unit((vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1])  # largest first: trailing axes may be zero
     size = d or n
     needed = int((values > 1e-12).sum())
     if size < needed:
@@ -127,9 +123,7 @@ INITIAL: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def _draw(
-    one: Callable[[np.random.Generator], np.ndarray], n: int, d: int, seed: Seed, runs: int | None
-) -> np.ndarray:
+def _draw(one: Callable[[np.random.Generator], np.ndarray], n: int, d: int, seed: Seed, runs: int | None) -> np.ndarray:
     _counts(n, d)
     base = [seed] if isinstance(seed, (int, np.integer)) else list(seed)
     if any(isinstance(s, bool) or not isinstance(s, (int, np.integer)) or s < 0 for s in base):

@@ -113,9 +113,7 @@ def prepare(
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise InputError(f"seed must be a whole number >= 0, not {seed!r}.")
     if method not in ADAPTIVE and t / dt > 1e9:
-        raise InputError(
-            f"t = {t:g} takes {t / dt:.3g} steps of dt = {dt:g}; raise dt or use method='tsit5'."
-        )
+        raise InputError(f"t = {t:g} takes {t / dt:.3g} steps of dt = {dt:g}; raise dt or use method='tsit5'.")
     x = checked_tokens(dynamics, x0)
     _check_method(dynamics, method)
     _check_fit(dynamics, x, method)
@@ -139,9 +137,7 @@ def run_pieces(
         for k in range(len(piece.x)):
             if stop(float(plan.times[piece.first + k]), piece.x[k]):
                 status, text = (
-                    ("steady", "every token is at rest")
-                    if until == "steady"
-                    else ("stopped", "asked to stop")
+                    ("steady", "every token is at rest") if until == "steady" else ("stopped", "asked to stop")
                 )
                 yield piece.cut(k + 1, status, f"Stopped at t = {plan.times[piece.first + k]:g}: {text}.")
                 return
@@ -154,9 +150,7 @@ def collect(plan: Plan, parts: list[Piece]) -> Trajectory:
     """The Trajectory of a plan whose pieces are ``parts``."""
     x = np.concatenate([p.x for p in parts])
     charts = [p.chart for p in parts if p.chart is not None]
-    chart = (
-        (np.concatenate([c[0] for c in charts]), np.concatenate([c[1] for c in charts])) if charts else None
-    )
+    chart = (np.concatenate([c[0] for c in charts]), np.concatenate([c[1] for c in charts])) if charts else None
     times = plan.times[: len(x)]
     valid = pieces.valid_until(times, np.concatenate([p.apart for p in parts]))
     message = parts[-1].message or f"Reached t = {plan.t:g}."
@@ -221,15 +215,11 @@ def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
 def _on_sphere(x: np.ndarray) -> np.ndarray:
     largest = np.abs(x).max(axis=-1, keepdims=True)
     if (largest == 0).any():
-        raise InputError(
-            "A token at 0 has no direction, so it cannot be put on the sphere; remove it or move it."
-        )
+        raise InputError("A token at 0 has no direction, so it cannot be put on the sphere; remove it or move it.")
     scaled = x / largest  # so that squares neither overflow nor underflow
     norms = np.linalg.norm(scaled, axis=-1, keepdims=True)
     if np.abs(norms * largest - 1.0).max() > 1e-6:
-        warnings.warn(
-            "Tokens were not on the unit sphere and have been projected onto it.", UserWarning, stacklevel=4
-        )
+        warnings.warn("Tokens were not on the unit sphere and have been projected onto it.", UserWarning, stacklevel=4)
     return scaled / norms
 
 
@@ -283,9 +273,7 @@ def save_times(save: Any, t: float, layer: float | None) -> np.ndarray:
             f"Save times must lie in [0, t] = [0, {t:g}], but they reach from {times[0]:g} to {times[-1]:g}."
         )
     if layer is not None and np.abs(times / layer - np.round(times / layer)).max() > 1e-9:
-        raise InputError(
-            f"Tokens exist only at whole layers: save times must be multiples of dt = {layer:g}."
-        )
+        raise InputError(f"Tokens exist only at whole layers: save times must be multiples of dt = {layer:g}.")
     return times
 
 
@@ -313,9 +301,7 @@ def stop_rule(dyn: Dynamics, until: Until) -> Callable[[float, np.ndarray], bool
         return lambda t, x: _cluster_count(dyn, x) <= until
     if callable(until):
         return until
-    raise InputError(
-        f"until must be 'steady', a number of clusters >= 1 or a function (t, x) -> bool, not {until!r}."
-    )
+    raise InputError(f"until must be 'steady', a number of clusters >= 1 or a function (t, x) -> bool, not {until!r}.")
 
 
 def _cluster_count(dyn: Dynamics, x: np.ndarray) -> int:
@@ -330,10 +316,6 @@ def _real(name: str, value: Any, least: float | None = None, above: float | None
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a number, not {value!r}.") from error
     bound = f">= {least:g}" if least is not None else f"> {above:g}"
-    if (
-        not math.isfinite(number)
-        or (least is not None and number < least)
-        or (above is not None and number <= above)
-    ):
+    if not math.isfinite(number) or (least is not None and number < least) or (above is not None and number <= above):
         raise InputError(f"{name} must be a finite number {bound}, not {value!r}.")
     return number

@@ -29,9 +29,7 @@ def unnormalised(scores: Array, visible: Array | None) -> Array:
     """
     if visible is None:
         return jnp.exp(scores) / scores.shape[-1]
-    return jnp.where(visible, jnp.exp(jnp.where(visible, scores, 0.0)), 0.0) / visible.sum(
-        axis=-1, keepdims=True
-    )
+    return jnp.where(visible, jnp.exp(jnp.where(visible, scores, 0.0)), 0.0) / visible.sum(axis=-1, keepdims=True)
 
 
 def hardmax(scores: Array, visible: Array | None) -> Array:

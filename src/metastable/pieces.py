@@ -55,9 +55,7 @@ class Piece:
     def cut(self, count: int, status: str, message: str) -> "Piece":
         """The same piece ended after its first ``count`` saves."""
         chart = None if self.chart is None else (self.chart[0][:count], self.chart[1][:count])
-        return replace(
-            self, x=self.x[:count], chart=chart, apart=self.apart[:count], status=status, message=message
-        )
+        return replace(self, x=self.x[:count], chart=chart, apart=self.apart[:count], status=status, message=message)
 
 
 def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] | None) -> Iterator[Piece]:
@@ -66,15 +64,9 @@ def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] |
     tokens = jnp.asarray(x, plan.dtype)
     adaptive = plan.method in ("tsit5", "dopri8")
     if plan.charted:
-        source = (
-            _charted_adaptive(plan, tokens, state)
-            if adaptive
-            else _charted_fixed(plan, tokens, watched, state)
-        )
+        source = _charted_adaptive(plan, tokens, state) if adaptive else _charted_fixed(plan, tokens, watched, state)
     else:
-        source = (
-            _adaptive(plan, dyn, tokens, state) if adaptive else _fixed(plan, dyn, tokens, watched, state)
-        )
+        source = _adaptive(plan, dyn, tokens, state) if adaptive else _fixed(plan, dyn, tokens, watched, state)
     clock = time.perf_counter()
     for piece in source:
         if piece.apart is None:
@@ -206,18 +198,14 @@ def _adaptive(plan: Plan, dyn: Dynamics, x: Array, state: Any) -> Iterator[Piece
     if state is not None:
         x, first, begin = jnp.asarray(state["x"], plan.dtype), int(state["next"]), int(state["edge"])
     elif plan.times[0] == 0.0:
-        yield Piece(
-            0, np.asarray(x)[None], 0.0, {"x": np.asarray(x), "next": np.asarray(1), "edge": np.asarray(0)}
-        )
+        yield Piece(0, np.asarray(x)[None], 0.0, {"x": np.asarray(x), "next": np.asarray(1), "edge": np.asarray(0)})
         first = 1
     for edge in range(begin, len(edges) - 1):
         t0, t1 = edges[edge], edges[edge + 1]
         if first >= len(plan.times):
             return
         end, times = _asked(plan, t0, t1, first)
-        x, reached, saved, _ = adaptive.advance(
-            dyn, x, t0, t1, times, plan.rtol, plan.atol, plan.method, MOST_STEPS
-        )
+        x, reached, saved, _ = adaptive.advance(dyn, x, t0, t1, times, plan.rtol, plan.atol, plan.method, MOST_STEPS)
         kept = {"x": np.asarray(x), "next": np.asarray(end), "edge": np.asarray(edge + 1)}
         piece = Piece(first, np.asarray(saved)[: end - first], float(reached), kept)
         yield piece if float(reached) >= t1 else _stalled(plan, piece)
@@ -274,8 +262,6 @@ def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
         t0, first = t1, end
 
 
-def _kept(
-    y: Array, refs: Array, t: float, following: int, length: float, count: int
-) -> dict[str, np.ndarray]:
+def _kept(y: Array, refs: Array, t: float, following: int, length: float, count: int) -> dict[str, np.ndarray]:
     values = {"y": y, "refs": refs, "t": t, "next": following, "length": length, "count": count}
     return {name: np.asarray(value) for name, value in values.items()}

@@ -102,9 +102,7 @@ def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.
     """Real and imaginary parts of log(1 + dt lambda)/dt, so that e^{k dt .} = (1 + dt lambda)^k."""
     R = 1.0 + dt * (a + 1j * b)
     if (np.abs(R) < 1e-14).any():
-        raise InputError(
-            f"R = I + dt V must be invertible, but dt = {dt:g} makes it singular; choose another dt."
-        )
+        raise InputError(f"R = I + dt V must be invertible, but dt = {dt:g} makes it singular; choose another dt.")
     return np.log(np.abs(R)) / dt, np.angle(R) / dt
 
 
@@ -113,9 +111,7 @@ def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
 
     R = np.eye(V.shape[0]) + dt * V
     if (np.linalg.eigvals(R).real <= 0).any():
-        raise InputError(
-            f"dt = {dt:g} is too long a layer for this V: I + dt V has no real logarithm; lower dt."
-        )
+        raise InputError(f"dt = {dt:g} is too long a layer for this V: I + dt V has no real logarithm; lower dt.")
     return np.asarray(logm(R).real) / dt
 
 
@@ -126,9 +122,7 @@ def flow(chart: Chart, t: Array, y: Array, only: Array | None = None) -> Array:
     """e^{t L} y, or with ``only`` (a mask of directions) the identity elsewhere. Exponents are capped at 2 _CAP."""
     if chart.dense is not None:
         return y @ jax.scipy.linalg.expm(t * jnp.asarray(chart.dense)).T if only is None else y
-    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(
-        y, jnp.asarray(chart.partner), axis=-1
-    )
+    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
     moved = jnp.exp(jnp.minimum(jnp.asarray(chart.grow) * t, 2 * _CAP)) * turned
     return moved if only is None else jnp.where(only, moved, y)
 
@@ -138,9 +132,7 @@ def _shrunk_flow(chart: Chart, t: Array, y: Array) -> Array:
     if chart.dense is not None:
         eye = jnp.eye(y.shape[-1])
         return y @ jax.scipy.linalg.expm(t * (jnp.asarray(chart.dense) - chart.top * eye)).T
-    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(
-        y, jnp.asarray(chart.partner), axis=-1
-    )
+    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
     return jnp.exp((jnp.asarray(chart.grow) - chart.top) * t) * turned
 
 
@@ -208,9 +200,7 @@ def _views(chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> tuple
     return c, eta, c + shrink * eta
 
 
-def attention(
-    dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array
-) -> tuple[Array, Array]:
+def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> tuple[Array, Array]:
     """(P, gaps), both (..., n, n): attention, and scores relative to the row's best."""
     c, eta, X = _views(chart, t, y, refs, since)
     E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
@@ -230,9 +220,7 @@ def attention(
     return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :], gaps
 
 
-def gathered(
-    dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array
-) -> tuple[Array, Array]:
+def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> tuple[Array, Array]:
     """(s, eta) at time t: s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space."""
     c, eta, _ = _views(chart, t, y, refs, since)
     P, _ = attention(dyn, chart, t, y, refs, since)
@@ -276,12 +264,8 @@ def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple
     square = (X**2).sum(axis=-1)
     apart = square[..., :, None] + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", X, X)
     # tokens that share a reference are near unless their offset says otherwise; here distances only pick candidates
-    near = (apart <= _NEAR**2 * jnp.minimum(square[..., :, None], square[..., None, :])) | jnp.eye(
-        n, dtype=bool
-    )
-    order = jnp.argsort(
-        jnp.argsort(-held, axis=-1, stable=True), axis=-1
-    )  # rank by attention held, ties by index
+    near = (apart <= _NEAR**2 * jnp.minimum(square[..., :, None], square[..., None, :])) | jnp.eye(n, dtype=bool)
+    order = jnp.argsort(jnp.argsort(-held, axis=-1, stable=True), axis=-1)  # rank by attention held, ties by index
     best = jnp.argmin(jnp.where(near, order[..., None, :], n), axis=-1)  # (..., n)
     for _ in range(max(1, int(np.ceil(np.log2(max(n, 2)))))):
         best = jnp.take_along_axis(best, best, axis=-1)

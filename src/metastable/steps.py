@@ -83,9 +83,7 @@ def advance(
 
     def between(x: Array, k: Array, theta: Array) -> Array:
         later = step(x, k)
-        return retract(
-            hermite(theta, dt, x, field(quiet, k * dt, x), later, field(quiet, (k + 1) * dt, later))
-        )
+        return retract(hermite(theta, dt, x, field(quiet, k * dt, x), later, field(quiet, (k + 1) * dt, later)))
 
     def save(carry: tuple[Array, Array], asked: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
         count, theta = asked

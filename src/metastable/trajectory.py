@@ -64,9 +64,7 @@ class Trajectory:
         if self.kept_attention is not None:
             return np.asarray(self.kept_attention[index])
         if self.dynamics is None:
-            raise InputError(
-                "This trajectory was measured without attention; probe the model again to keep it."
-            )
+            raise InputError("This trajectory was measured without attention; probe the model again to keep it.")
         if self.chart is not None:
             return self._charted_attention(index)
         return np.asarray(self.dynamics.attention(float(self.t[index]), self.x[index]))

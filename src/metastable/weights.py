@@ -148,15 +148,11 @@ def _check_together(w: Weights) -> None:
     d = next(iter(sizes.values()), None)
     rows = {name: (shape[name] or (1, d, d))[-2] for name in ("Q", "K")}
     if d is not None and rows["Q"] != rows["K"]:
-        raise InputError(
-            f"Q and K must have as many rows as each other, but they have {rows['Q']} and {rows['K']}."
-        )
+        raise InputError(f"Q and K must have as many rows as each other, but they have {rows['Q']} and {rows['K']}.")
     if shape["O"] is not None:
         width = (shape["V"] or (1, d, d))[-2]
         if d is None or shape["O"][-1] != width or shape["O"][-2] != d:
-            raise InputError(
-                f"O must be (heads, d, v) = (h, {d}, {width}) to follow V, but it is {shape['O']}."
-            )
+            raise InputError(f"O must be (heads, d, v) = (h, {d}, {width}) to follow V, but it is {shape['O']}.")
     elif shape["V"] is not None and shape["V"][-1] != shape["V"][-2]:
         raise InputError(f"V must be square (or come with an output map O), but it is {shape['V'][-2:]}.")
     heads = {name: shape[name][0] for name in _RANKS if shape[name] and name != "o_bias"}  # type: ignore[index]
@@ -265,9 +261,7 @@ def sparse_symmetric(d: int, seed: int = 0, density: float = 0.1) -> np.ndarray:
     rng = np.random.default_rng(seed)
     M = np.where(rng.random((_size(d), d)) < density, rng.uniform(-1.0, 1.0, (d, d)), 0.0)
     values, vectors = np.linalg.eigh((M + M.T) / 2.0)
-    pushed = np.where(
-        np.abs(values) < 1.0, np.where(values < 0, -1.0, 1.0) * rng.uniform(1.0, 2.0, d), values
-    )
+    pushed = np.where(np.abs(values) < 1.0, np.where(values < 0, -1.0, 1.0) * rng.uniform(1.0, 2.0, d), values)
     return (vectors * pushed) @ vectors.T
 
 
