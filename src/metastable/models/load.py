@@ -1,0 +1,244 @@
+"""One way in for every pretrained model: a zoo name, a hub name, a folder or a GGUF file.
+
+Weights are read as safetensors, GGUF or torch files restricted to tensors (``weights_only=True``); code that
+comes with a model is never run. Attention is computed eagerly: the fused kernels do not show their maps.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from metastable.errors import InputError, unknown
+from metastable.models import tokens, zoo
+from metastable.models.model import Model
+from metastable.models.tokens import Tokenizer
+
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.gguf")
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+
+
+def load(name: str | Path, dtype: str = "float32", part: str = "encoder") -> Model:
+    """Load a pretrained model.
+
+    Parameters
+    ----------
+    name : str or Path
+        A zoo name (``metastable.models.zoo.MODELS``), a folder in the layout of ``save_pretrained``, a GGUF file,
+        or the name of a model on a hub.
+    dtype : {"float32", "float64"}
+        Precision of weights and states.
+    part : {"encoder", "decoder"}
+        Which half of a T5 to measure; models with one stack take no notice. A decoder is run on the text that
+        its encoder reads (teacher forcing).
+
+    Examples
+    --------
+    >>> model = load("reactions-albert")  # doctest: +SKIP
+    >>> model.depth, model.heads, model.dimension  # doctest: +SKIP
+    (12, 8, 256)
+    """
+    if dtype not in ("float32", "float64"):
+        raise unknown("precision", dtype, ["float32", "float64"])
+    if part not in ("encoder", "decoder"):
+        raise unknown("part", part, ["encoder", "decoder"])
+    _need_library()
+    given = str(name)
+    with _quiet():
+        if given in zoo.MODELS:
+            return _from_zoo(given, dtype, part)
+        path = Path(name).expanduser()
+        if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+            return _from_folder(given, path, dtype, part)
+        _refuse_no_model(given, path)
+        return _from_hub(given, dtype, part)
+
+
+def _from_zoo(name: str, dtype: str, part: str) -> Model:
+    folder = zoo.fetch(name)
+    if name == "title-t5":
+        from metastable.models.quantised import title_t5
+
+        return _finished(name, title_t5(folder), tokens.from_file(folder / "tokenizer.json"), dtype, part)
+    if name == "reactions-albert":  # the library would silently take another tokenizer for its vocab.txt
+        return _from_folder(name, folder, dtype, part, tokens.smiles(folder / "vocab.txt"))
+    return _from_folder(name, folder, dtype, part)
+
+
+def _from_folder(name: str, path: Path, dtype: str, part: str, tokenizer: Tokenizer | None = None) -> Model:
+    folder = path if path.is_dir() else path.parent
+    found = [f for pattern in _WEIGHTS for f in sorted(folder.glob(pattern))] if path.is_dir() else [path]
+    if not found:
+        raise InputError(f"The folder {name!r} holds no weights (safetensors, pytorch_model.bin or GGUF).")
+    if found[0].suffix == ".gguf":
+        return _from_gguf(name, found[0], dtype, part)
+    _check_config(name, folder / "config.json")
+    model = _read(str(folder), name, dtype, part, local=True)
+    if tokenizer is None and any(list(folder.glob(pattern)) for pattern in _TOKENIZERS):
+        tokenizer = _read_tokenizer(str(folder), local=True)
+    return _finished(name, model, tokenizer, dtype, part)
+
+
+def _from_gguf(name: str, path: Path, dtype: str, part: str) -> Model:
+    import torch
+
+    from metastable.models import gguf_file
+
+    model = gguf_file.read_model(path, getattr(torch, dtype))
+    beside = path.parent / "tokenizer.json"
+    tokenizer = tokens.from_file(beside) if beside.is_file() else gguf_file.read_tokenizer(path)
+    return _finished(name, model, tokenizer, dtype, part)
+
+
+def _check_config(name: str, path: Path) -> None:
+    from metastable.models.families import FAMILIES
+
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        kind = config.get("model_type")
+    except FileNotFoundError as error:
+        raise InputError(f"The folder {name!r} has no config.json, so it is not a saved model.") from error
+    except (ValueError, AttributeError, OSError) as error:
+        raise InputError(f"The config.json of {name!r} cannot be read; it may be truncated.") from error
+    if kind not in FAMILIES:
+        raise unknown("family of models", kind, FAMILIES)
+
+
+def _from_hub(name: str, dtype: str, part: str) -> Model:
+    try:
+        model = _read(name, name, dtype, part, local=True)  # what an earlier run left in the hub's own cache
+        local = True
+    except InputError:
+        _reach_hub(name)
+        local = False
+        model = _read(name, name, dtype, part, local=False)
+    return _finished(name, model, _read_tokenizer(name, local=local), dtype, part)
+
+
+def _reach_hub(name: str) -> None:
+    """A quick question before the library starts its long retries."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        HfApi().model_info(name, timeout=10)
+    except HfHubHTTPError as error:
+        raise InputError(
+            f"The hub has no model {name!r} that can be read from here (HTTP {error.response.status_code}); "
+            f"check the name, or use a zoo model: {', '.join(zoo.MODELS)}."
+        ) from error
+    except Exception as error:  # no network, no name service, offline mode, a proxy that refuses: one answer to all
+        raise InputError(
+            f"{name!r} is neither a zoo model nor a folder, and no model hub can be reached from here; "
+            f"these zoo models need no hub: {', '.join(zoo.MODELS)}."
+        ) from error
+
+
+def _refuse_no_model(name: str, path: Path) -> None:
+    near = get_close_matches(name, zoo.MODELS, n=1, cutoff=0.75)
+    if near and "/" not in name:
+        raise unknown("zoo model", name, zoo.MODELS)
+    if path.is_file():
+        raise InputError(f"{name!r} is a file; give the folder that holds the model, or a .gguf file.")
+    if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or not name.strip():
+        raise InputError(f"There is no folder {name!r}; give a saved model's folder or one of {', '.join(zoo.MODELS)}.")
+
+
+def _read(source: str, name: str, dtype: str, part: str, local: bool) -> Any:
+    """The library's model; every way in which weights can be broken becomes one sentence."""
+    import torch
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        _refuse_family(name, config.model_type)
+        half = config.model_type == "t5" and part == "encoder"
+        kind = transformers.T5EncoderModel if half else transformers.MODEL_MAPPING[type(config)]
+        model, report = kind.from_pretrained(
+            source,
+            config=config,
+            attn_implementation="eager",
+            dtype=getattr(torch, dtype),
+            weights_only=True,
+            output_loading_info=True,
+            local_files_only=local,
+        )
+    except InputError:
+        raise
+    except Exception as error:  # safetensors, pickle, zip and shape errors have no common ancestor
+        raise InputError(
+            f"The weights of {name!r} cannot be read ({_reason(error)}); "
+            "the files may be truncated, altered or incomplete."
+        ) from error
+    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+    if missing:  # the library would fill them with random numbers
+        raise InputError(f"The weights of {name!r} lack {len(missing)} tensors, {sorted(missing)[0]} among them.")
+    return model
+
+
+def _refuse_family(name: str, kind: str) -> None:
+    from metastable.models.families import FAMILIES
+
+    if kind not in FAMILIES:
+        raise unknown(f"family of models (that of {name!r})", kind, FAMILIES)
+
+
+def _reason(error: Exception) -> str:
+    line = (str(error).strip().splitlines() or [""])[0].strip().rstrip(".")
+    return f"{type(error).__name__}: {line[:160]}" if line else type(error).__name__
+
+
+def _read_tokenizer(source: str, local: bool) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+    except Exception as error:
+        raise InputError(f"The tokenizer of {source!r} cannot be read ({_reason(error)}).") from error
+    return tokens.from_transformers(found)
+
+
+def _finished(name: str, model: Any, tokenizer: Tokenizer | None, dtype: str, part: str) -> Model:
+    import torch
+
+    from metastable.models.families import FAMILIES
+
+    family = FAMILIES[model.config.model_type]
+    model = model.to(getattr(torch, dtype)).eval().requires_grad_(False)
+    for key, tensor in model.named_parameters():
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"The weights of {name!r} hold nan or inf in {key}; the file may be altered.")
+    if family.name != "t5":
+        return Model(name, family, model, model, tokenizer)
+    if part == "encoder":
+        return Model(name, family, model.encoder, model.encoder, tokenizer)
+    return Model(name, family, model.decoder, model, tokenizer)
+
+
+def _need_library() -> None:
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise InputError(
+            "Pretrained models need more packages; install them with: pip install 'metastable[models]'."
+        ) from error
+    del torch, transformers
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and no load reports: errors are raised, the rest is noise on a command line."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

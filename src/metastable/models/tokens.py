@@ -1,0 +1,144 @@
+"""From text to token ids: one small face for every tokenizer the models bring along."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metastable.errors import InputError
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """How a model reads text.
+
+    ``encode`` gives ids with the model's special tokens; ``pieces`` is the vocabulary by id; ``special`` and
+    ``separators`` are ids; ``marks_punctuation`` says which pieces count as punctuation.
+    """
+
+    encode: Callable[[str], list[int]]
+    pieces: tuple[str, ...]
+    special: frozenset[int]
+    separators: frozenset[int]
+    marks_punctuation: Callable[[str], bool]
+
+    @cached_property
+    def punctuation(self) -> frozenset[int]:
+        """The ids of punctuation tokens, special tokens aside."""
+        marked = (i for i, piece in enumerate(self.pieces) if self.marks_punctuation(piece))
+        return frozenset(i for i in marked if i not in self.special)
+
+    def words(self, ids: Sequence[int]) -> list[str]:
+        """Tokens as they read, for axes and tables."""
+        return [readable(self.pieces[i]) if 0 <= i < len(self.pieces) else f"<{i}>" for i in ids]
+
+
+def readable(piece: str) -> str:
+    """A vocabulary piece without the marks of its scheme; one that is nothing but blanks is shown as a blank."""
+    return piece.replace("▁", " ").removeprefix("##").strip() or "␣"
+
+
+def is_punctuation(piece: str) -> bool:
+    """True when every character is punctuation in Unicode's sense.
+
+    >>> [is_punctuation(p) for p in ("▁,", "...", "##s", "a.")]
+    [True, True, False, False]
+    """
+    plain = readable(piece)
+    return plain != "␣" and all(unicodedata.category(c).startswith("P") for c in plain)
+
+
+# Atoms in brackets, two-letter halogens, arrows, ring numbers, atoms, bonds, branches and dots: the units of a SMILES
+# string in the order that makes the longest one win, as the reactions model was trained to see them.
+_SMILES = re.compile(r"\[[^\]]+\]|Br|Cl|>>|%[0-9]{2}|[BCNOSPFIbcnosp]|[0-9]|[().=#\-+\\/:~@?>*$]")
+_SMILES_STOPS = frozenset({".", ">>", ">"})  # between molecules, and between the sides of a reaction
+
+
+def smiles(vocabulary: Path) -> Tokenizer:
+    """The reactions model's tokenizer: SMILES units looked up in ``vocab.txt``, between [CLS] and [SEP]."""
+    pieces = tuple(vocabulary.read_text(encoding="utf-8").splitlines())
+    index = {piece: i for i, piece in enumerate(pieces)}
+    first, last, unknown = index["[CLS]"], index["[SEP]"], index["[UNK]"]
+
+    def encode(text: str) -> list[int]:
+        text = "".join(text.split())
+        found = _SMILES.findall(text)
+        if "".join(found) != text:
+            odd = next(c for c in _SMILES.sub("", text))
+            raise InputError(
+                f"This model reads chemical reactions as SMILES strings, but {_short(text)!r} holds {odd!r}; "
+                "give reactions such as 'CCO.CC(=O)O>>CCOC(C)=O', or another model for ordinary text."
+            )
+        return [first, *(index.get(unit, unknown) for unit in found), last]
+
+    special = frozenset(index[p] for p in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
+    return Tokenizer(encode, pieces, special, frozenset({last}), lambda piece: piece in _SMILES_STOPS)
+
+
+def from_transformers(tokenizer: Any) -> Tokenizer:
+    """The face of a ``transformers`` tokenizer, without truncation or padding."""
+
+    def encode(text: str) -> list[int]:
+        return [int(i) for i in tokenizer(text, truncation=False, padding=False, verbose=False)["input_ids"]]
+
+    ends = (tokenizer.sep_token_id, tokenizer.eos_token_id)
+    separators = frozenset(int(i) for i in ends if i is not None)
+    special = frozenset(tokenizer.all_special_ids)
+    return Tokenizer(encode, _by_id(tokenizer.get_vocab()), special, separators, is_punctuation)
+
+
+def from_file(path: Path) -> Tokenizer:
+    """The face of a bare ``tokenizer.json``, whose own truncation and padding are switched off."""
+    from tokenizers import Tokenizer as Backend
+
+    backend = Backend.from_file(str(path))
+    backend.no_truncation()
+    backend.no_padding()
+    special = frozenset(i for i, token in backend.get_added_tokens_decoder().items() if token.special)
+    ends = frozenset(i for i in special if backend.id_to_token(i) in ("</s>", "[SEP]", "<|endoftext|>"))
+    return from_backend(backend, special, ends)
+
+
+def from_backend(backend: Any, special: frozenset[int], separators: frozenset[int]) -> Tokenizer:
+    """The face of a tokenizer of the ``tokenizers`` package."""
+    pieces = _by_id(backend.get_vocab(with_added_tokens=True))
+    return Tokenizer(lambda text: list(backend.encode(text).ids), pieces, special, separators, is_punctuation)
+
+
+def _by_id(vocabulary: dict[str, int]) -> tuple[str, ...]:
+    pieces = [""] * (max(vocabulary.values(), default=-1) + 1)
+    spelt = _as_bytes() if "Ġ" in vocabulary else {}  # a byte-level vocabulary writes the space as Ġ
+    for piece, i in vocabulary.items():
+        if spelt and all(c in spelt for c in piece):
+            pieces[i] = bytes(spelt[c] for c in piece).decode("utf-8", errors="replace")
+        else:
+            pieces[i] = piece
+    return tuple(pieces)
+
+
+def _as_bytes() -> dict[str, int]:
+    """Byte-level spelling: printable Latin-1 bytes stand for themselves, the others follow from U+0100 on."""
+    plain = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+    rest = [b for b in range(256) if b not in plain]
+    return {chr(b): b for b in plain} | {chr(256 + k): b for k, b in enumerate(rest)}
+
+
+def as_ids(text: str | Sequence[int] | np.ndarray, tokenizer: Tokenizer | None) -> list[int]:
+    """Token ids of a text; a sequence of whole numbers is taken as ids already."""
+    if isinstance(text, str):
+        if tokenizer is None:
+            raise InputError("This model came without a tokenizer, so texts must be lists of token ids.")
+        return tokenizer.encode(text)
+    ids = np.asarray(text)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise InputError(f"A text is a string or a list of token ids, not {_short(repr(text))}.")
+    return [int(i) for i in ids]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
