@@ -43,9 +43,7 @@ def equiangular_rate(gamma: Array, n: int, beta: float, normalise: str = "softma
     return common * decay / (1.0 + (n - 1) * decay)
 
 
-def equiangular_time(
-    gamma: float, n: int, beta: float, gamma0: float = 0.0, normalise: str = "softmax"
-) -> float:
+def equiangular_time(gamma: float, n: int, beta: float, gamma0: float = 0.0, normalise: str = "softmax") -> float:
     """Time at which the common inner product has risen from ``gamma0`` to ``gamma``, in closed form.
 
     With a = 1/(n-1) and D[f](g) = f(gamma0) - f(gamma):
@@ -64,9 +62,7 @@ def equiangular_time(
     return _time(1.0 - gamma0, 1.0 - gamma, n, beta, normalise)
 
 
-def equiangular_path(
-    t: Array, n: int, beta: float, gamma0: float = 0.0, normalise: str = "softmax"
-) -> np.ndarray:
+def equiangular_path(t: Array, n: int, beta: float, gamma0: float = 0.0, normalise: str = "softmax") -> np.ndarray:
     """gamma(t): the closed-form time inverted, for one time or an array of times.
 
     The unknown is s = ln[((n-1)gamma+1)/(1-gamma)], for which 0 < s' <= 2 (SA) or 2 e^{beta gamma} (USA): a
@@ -131,9 +127,7 @@ def _time(gap0: float, gap: float, n: int, beta: float, normalise: str) -> float
         slow = np.exp(beta * gap0) * _scaled_e1(beta * low) - np.exp(beta * gap) * _scaled_e1(beta * high)
         return float(((n - 1) * logs + fast + slow) / (2.0 * n))
     fast = _scaled_ei(beta * gap0, beta) - _scaled_ei(beta * gap, beta)
-    slow = np.exp(-beta * (1.0 - gap0)) * _scaled_e1(beta * low) - np.exp(-beta * (1.0 - gap)) * _scaled_e1(
-        beta * high
-    )
+    slow = np.exp(-beta * (1.0 - gap0)) * _scaled_e1(beta * low) - np.exp(-beta * (1.0 - gap)) * _scaled_e1(beta * high)
     return float(0.5 * (fast + slow))
 
 
