@@ -1,0 +1,41 @@
+"""Pictures: one look, one function per kind of picture, arrays in, Figure out; files written whole or not at all.
+
+`PLOTS` names the pictures of a run that `Trajectory.plot` and the command line can draw.
+"""
+
+from metastable.plots.attention import attention_clouds, attention_maps, heatmap
+from metastable.plots.colours import identity_colours
+from metastable.plots.files import save_figure
+from metastable.plots.film import animate
+from metastable.plots.front import PLOTS, Plot, plot
+from metastable.plots.histograms import histograms
+from metastable.plots.phase import phase_diagram
+from metastable.plots.polytope import hull_edges, polytope
+from metastable.plots.series import projections, series
+from metastable.plots.snapshots import snapshots
+from metastable.plots.spectrum import eigenvalues
+from metastable.plots.style import PALETTE, paper
+from metastable.plots.trajectories import trajectories
+
+__all__ = [
+    "PALETTE",
+    "PLOTS",
+    "Plot",
+    "animate",
+    "attention_clouds",
+    "attention_maps",
+    "eigenvalues",
+    "heatmap",
+    "histograms",
+    "hull_edges",
+    "identity_colours",
+    "paper",
+    "phase_diagram",
+    "plot",
+    "polytope",
+    "projections",
+    "save_figure",
+    "series",
+    "snapshots",
+    "trajectories",
+]

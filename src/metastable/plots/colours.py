@@ -1,0 +1,138 @@
+"""Which colour each token has at each time, and how depth changes it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import is_color_like, to_rgb, to_rgba
+from numpy.typing import ArrayLike, NDArray
+
+from metastable.errors import InputError, unknown
+from metastable.plots.motion import Motion
+from metastable.plots.style import PALETTE, PAPER, RED, SOFT
+
+Floats = NDArray[np.float64]
+
+COLOURINGS = ("cluster", "final", "token")
+
+
+def palette(count: int) -> Floats:
+    """`count` colours (count, 4): the palette, then lighter and darker turns of it."""
+    base = np.array([to_rgba(colour) for colour in PALETTE])
+    turns = []
+    for turn in range(-(-count // len(base))):
+        weight = (0.0, 0.45, 0.35, 0.65)[turn % 4]
+        toward = np.array([0.0, 0.0, 0.0, 1.0]) if turn % 4 == 2 else np.ones(4)
+        turns.append((1 - weight) * base + weight * toward)
+    return np.concatenate(turns)[:count] if turns else np.zeros((0, 4))
+
+
+def identity_colours(identity: ArrayLike) -> Floats:
+    """Colours (T, n, 4) of cluster identities (T, n) that persist through merges.
+
+    Identities are ranked by the size they reach, so that the clusters that matter get the clearest colours, and an
+    identity has one colour at all times. A token alone in its identity, or with identity -1, is grey.
+
+    >>> colours = identity_colours([[0, 0, 1, 2], [0, 0, 0, 2]])
+    >>> bool((colours[0, 0] == colours[1, 2]).all())
+    True
+    """
+    ids = np.asarray(identity)
+    names, inverse = np.unique(ids, return_inverse=True)
+    inverse = inverse.reshape(ids.shape)  # (T, n)
+    sizes = np.stack([np.bincount(row, minlength=len(names)) for row in inverse])  # (T, names)
+    reached = np.where(names < 0, 0, sizes.max(axis=0))
+    order = np.argsort(-reached, kind="stable")
+    order = order[reached[order] > 1]
+    table = np.tile(np.array(to_rgba(SOFT)), (len(names), 1))
+    table[order] = palette(len(order))
+    colours = table[inverse]  # (T, n, 4)
+    alone = np.take_along_axis(sizes, inverse, axis=1) == 1
+    colours[alone] = to_rgba(SOFT)
+    return colours
+
+
+def token_colours(motion: Motion, color: Any = None, first: str | None = None) -> Floats:
+    """Colours of every token at every saved time, (T, n, 4).
+
+    Parameters
+    ----------
+    motion
+        The run.
+    color
+        None (one colour), "cluster" (identities tracked through merges), "final" (by the cluster a token ends in),
+        "token" (by place in the sequence), a colour, labels (n,), identities (T, n), or real values (n,).
+    first
+        A colour for the first token, for example "red".
+    """
+    if color is None:
+        colours = to_rgba(PALETTE[0])
+    elif isinstance(color, str):
+        colours = _named(motion, color)
+    else:
+        colours = _from_array(motion, np.asarray(color))
+    full = np.broadcast_to(np.asarray(colours, dtype=float), (len(motion.t), motion.n, 4)).copy()
+    if first is not None:
+        full[:, 0] = to_rgba(first_colour(first))
+    return full
+
+
+def first_colour(first: str) -> str:
+    """The first token's colour; "red" is the red of the package."""
+    if not is_color_like(first):
+        raise InputError(f"The first token's colour {first!r} is not a colour; try 'red'.")
+    return RED if first == "red" else first
+
+
+def _named(motion: Motion, color: str) -> Any:
+    if color == "token":
+        return matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, motion.n))  # (n, 4)
+    if color in ("cluster", "final"):
+        identity = tracked_identity(motion)  # (T, n)
+        return identity_colours(identity if color == "cluster" else identity[-1:])
+    if not is_color_like(color):
+        raise unknown("colouring", color, COLOURINGS)
+    return to_rgba(color)
+
+
+def _from_array(motion: Motion, values: NDArray[Any]) -> Any:
+    n, saved = motion.n, int(motion.kept[-1]) + 1
+    if values.shape == (n,) and values.dtype.kind == "f":
+        low, high = np.nanmin(values), np.nanmax(values)
+        return matplotlib.colormaps["viridis"]((values - low) / ((high - low) or 1.0))
+    if values.dtype.kind not in "iub":
+        raise InputError(f"Colours are a name, whole-number labels or one real value per token, not {values.dtype}.")
+    if values.shape == (n,):
+        labels = np.unique(values[values >= 0]) if (values >= 0).any() else np.array([], dtype=int)
+        table = np.vstack([palette(len(labels)), [to_rgba(SOFT)]])
+        return table[np.where(values >= 0, np.searchsorted(labels, values), len(labels))]
+    if values.ndim == 2 and values.shape[1] == n and len(values) >= saved:
+        return identity_colours(values)[motion.kept]
+    if values.shape == motion.x.shape[:2]:
+        return identity_colours(values)
+    raise InputError(
+        f"Colour labels have shape {values.shape}; give ({n},) for fixed labels or (times, {n}) for identities."
+    )
+
+
+def tracked_identity(motion: Motion) -> NDArray[np.int_]:
+    """Cluster identities (T, n), the same as `Trajectory.observe("cluster_identities")` at its default tolerance."""
+    from metastable.observables import cluster_labels, track
+    from metastable.observables.of_run import default_tolerance
+
+    geometry = "sphere" if motion.sphere else "euclidean"
+    return track(cluster_labels(motion.x, default_tolerance(motion, geometry), geometry), motion.t).identities
+
+
+def paler(colours: Floats, amount: Floats | float) -> Floats:
+    """Colours (..., 4) moved towards the paper by `amount` (0 keeps them, 1 is paper)."""
+    weight = np.asarray(amount, dtype=float)[..., None]
+    out = np.array(colours, dtype=float, copy=True)
+    out[..., :3] = (1 - weight) * out[..., :3] + weight * np.array(to_rgb(PAPER))
+    return out
+
+
+def cycle(count: int) -> Iterable[Any]:
+    """`count` line colours."""
+    return [tuple(colour) for colour in palette(count)]

@@ -1,0 +1,85 @@
+"""Writing pictures: the whole file or none, the same bytes for the same picture."""
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from metastable.errors import InputError
+from metastable.plots.style import paper
+
+# Without dates and program versions the same picture gives the same bytes.
+METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    ".svg": {"Creator": None, "Date": None, "Format": None, "Type": None},
+}
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name once the block ends well; otherwise nothing is left.
+
+    Missing parent folders are made. Raises `InputError` for a suffix not in `suffixes` or a folder that cannot be
+    written.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in suffixes:
+        raise InputError(
+            f"Cannot write {str(target)!r}: its suffix is {target.suffix!r}; use one of {', '.join(suffixes)}."
+        )
+    if target.is_dir():
+        raise InputError(f"Cannot write {str(target)!r}: it is a folder; give the name of a file.")
+    part = target.with_name(f".{target.stem}-{secrets.token_hex(4)}.part{target.suffix.lower()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.touch(exist_ok=False)
+    except OSError as error:
+        raise InputError(
+            f"Cannot write {str(target)!r}: {error.strerror or error}; choose a folder that can be written."
+        ) from error
+    try:
+        yield part
+        os.replace(part, target)
+    except OSError as error:  # for example a full disk
+        reason = error.strerror or (str(error).strip().splitlines() or ["unknown error"])[-1]
+        raise InputError(
+            f"Could not finish {str(target)!r}: {reason}; free some space or choose another folder."
+        ) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 300.0) -> Path:
+    """Write a figure as PNG, PDF or SVG: atomically, fonts embedded, no dates inside.
+
+    Parameters
+    ----------
+    figure
+        Any matplotlib figure.
+    path
+        Where to; the suffix (.png, .pdf, .svg) chooses the format.
+    dpi
+        Resolution of PNG files and of large point clouds inside vector files.
+
+    Returns
+    -------
+    Path
+        The file written.
+
+    Examples
+    --------
+    >>> from metastable.plots import save_figure, series
+    >>> fig = series([0.0, 1.0, 2.0], [3, 2, 1], ylabel="clusters")
+    >>> save_figure(fig, "/tmp/metastable-doctest/count.svg").name
+    'count.svg'
+    """
+    with whole_file(path, tuple(METADATA)) as part, paper():
+        kind = part.suffix
+        figure.savefig(part, format=kind[1:], dpi=dpi, metadata=METADATA[kind])
+    return Path(path)

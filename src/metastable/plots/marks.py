@@ -1,0 +1,109 @@
+"""Tokens as dots and their paths as thin lines, near ones in front of far ones."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
+from numpy.typing import NDArray
+
+from metastable.plots.colours import paler
+from metastable.plots.globe import runs_of
+from metastable.plots.style import PAPER, RASTER_ABOVE
+
+Floats = NDArray[np.float64]
+
+
+def dot_area(count: int) -> float:
+    """Area of a dot in square points: smaller the more tokens there are."""
+    return float(np.clip(20.0 * (64 / max(count, 1)) ** 0.6, 1.2, 26.0))
+
+
+def shade(depth: Floats, shading: float) -> tuple[Floats, Floats]:
+    """How pale and how large dots are at heights from -1 (far) to 1 (near).
+
+    On the sphere (shading 1) there is a step at the limb, because the far side is seen through the ball.
+    """
+    far = (1 - depth) / 2  # 0 near, 1 far
+    hidden = (depth < 0) * (shading >= 1)
+    pale = shading * (0.28 * far + 0.28 * hidden)
+    size = 1 - shading * (0.35 * far + 0.18 * hidden)
+    return pale, size
+
+
+def arrange(
+    xy: Floats, depth: Floats, colours: Floats, area: float, shading: float, first: bool
+) -> tuple[Floats, Floats, Floats]:
+    """Positions, areas and colours in drawing order, far to near; a marked first token is larger and last."""
+    pale, size = shade(depth, shading)
+    areas = area * size**2
+    order = np.argsort(depth, kind="stable")
+    if first:
+        areas[0] = 2.2 * max(area, 8.0) * size[0] ** 2
+        order = np.concatenate([order[order != 0], [0]])
+    return xy[order], areas[order], paler(colours, pale)[order]
+
+
+def draw_dots(
+    ax: Axes,
+    xy: Floats,
+    depth: Floats,
+    colours: Floats,
+    shading: float = 0.0,
+    first: bool = False,
+    area: float | None = None,
+) -> PathCollection:
+    """Draw tokens (n, 2); above `RASTER_ABOVE` of them they are an image inside vector files."""
+    count = len(xy)
+    area = dot_area(count) if area is None else area
+    places, areas, faces = arrange(xy, depth, colours, area, shading, first)
+    return ax.scatter(
+        places[:, 0],
+        places[:, 1],
+        s=areas,
+        c=faces,
+        edgecolors=PAPER if count <= 500 else "none",
+        linewidths=0.35,
+        zorder=4,
+        rasterized=count > RASTER_ABOVE,
+        clip_on=False,
+    )
+
+
+def line_pieces(xy: Floats, depth: Floats, colours: Floats, shading: float) -> tuple[list[Floats], Floats, Floats]:
+    """Paths (m, n, 2) cut where they change colour or pass the limb: pieces, their colours, whether far."""
+    pieces: list[Floats] = []
+    tints: list[Floats] = []
+    behind: list[bool] = []
+    far = (depth < 0) if shading >= 1 else np.zeros(depth.shape, dtype=bool)
+    turns = np.cumsum(np.vstack([np.zeros(xy.shape[1]), (np.diff(colours, axis=0) != 0).any(axis=-1)]), axis=0)
+    for token in range(xy.shape[1]):
+        stretches = runs_of(far[:, token])
+        for start, stop, hidden in stretches:
+            for value in np.unique(turns[start:stop, token]):
+                inside = np.flatnonzero(turns[start:stop, token] == value) + start
+                piece = xy[inside[0] : min(inside[-1] + 2, stop), token]
+                if len(piece) > 1:
+                    pieces.append(piece)
+                    tints.append(colours[inside[0], token])
+                    behind.append(hidden)
+    return pieces, np.array(tints).reshape(-1, 4), np.array(behind, dtype=bool)
+
+
+def draw_lines(
+    ax: Axes, xy: Floats, depth: Floats, colours: Floats, shading: float, width: float = 0.7, alpha: float = 0.75
+) -> None:
+    """Draw paths (m, n, 2) as thin lines with colours (m, n, 4); parts on the far side are paler."""
+    pieces, tints, behind = line_pieces(xy, depth, colours, shading)
+    raster = xy.shape[1] > RASTER_ABOVE
+    for hidden, pale, zorder in ((True, 0.52, 1.5), (False, 0.0, 2.5)):
+        chosen = np.flatnonzero(behind == hidden)
+        if len(chosen):
+            lines = LineCollection(
+                [pieces[k] for k in chosen],
+                colors=paler(tints[chosen], pale),
+                linewidths=width,
+                alpha=alpha,
+                zorder=zorder,
+                rasterized=raster,
+                capstyle="round",
+            )
+            ax.add_collection(lines, autolim=False)

@@ -1,0 +1,244 @@
+"""What the pictures of moving tokens are drawn from: one run's finite states, and how to move between them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from metastable.errors import InputError, unknown
+
+Floats = NDArray[np.float64]
+
+SPACINGS = ("linear", "exponential")
+
+
+@dataclass(frozen=True)
+class Motion:
+    """One run, ready to draw.
+
+    Parameters
+    ----------
+    t
+        The saved times at which every token is finite, (T,).
+    x
+        The tokens there, (T, n, d).
+    kept
+        Where those times are among all saved ones, (T,).
+    sphere
+        Whether tokens live on the unit sphere.
+    letter
+        "z" for rescaled tokens, else "x".
+    clock
+        "t", or "layer" when time counts the layers of a network.
+    note
+        What the reader must know (which run of an ensemble, how far it got); often empty.
+    valid_until
+        The time after which rounding may have changed the run.
+    end
+        The last time the run was meant to save; later than t[-1] when it is unfinished.
+    """
+
+    t: Floats
+    x: Floats
+    kept: NDArray[np.intp]
+    sphere: bool
+    letter: str = "x"
+    clock: str = "t"
+    note: str = ""
+    valid_until: float = np.inf
+    end: float = -np.inf
+
+    @property
+    def n(self) -> int:
+        """Number of tokens."""
+        return int(self.x.shape[1])
+
+    @property
+    def d(self) -> int:
+        """Dimension."""
+        return int(self.x.shape[2])
+
+    def nearest(self, times: ArrayLike) -> NDArray[np.intp]:
+        """Index of the saved time nearest to each given time, without repeats, in order."""
+        wanted = np.atleast_1d(np.asarray(times, dtype=float))
+        return np.unique(np.abs(self.t[None, :] - wanted[:, None]).argmin(axis=1))
+
+    def at(self, times: ArrayLike) -> Floats:
+        """Tokens at any times inside the run, (m, n, d): cubic Hermite between saved states.
+
+        Slopes are second-order differences of the saved states, so no velocity has to be computed again; on the
+        sphere the curve is put back on it.
+        """
+        when = np.clip(np.asarray(times, dtype=float), self.t[0], self.t[-1])
+        if len(self.t) == 1:
+            return np.repeat(self.x, len(when), axis=0)
+        x = self._curve(when)  # (m, n, d)
+        return on_sphere(x) if self.sphere else x
+
+    @cached_property
+    def _curve(self) -> Callable[[Floats], Floats]:
+        from scipy.interpolate import CubicHermiteSpline
+
+        slopes = np.gradient(self.x, self.t, axis=0, edge_order=2 if len(self.t) > 2 else 1)  # (T, n, d)
+        return CubicHermiteSpline(self.t, self.x, slopes, axis=0)
+
+    def latest(self, times: ArrayLike) -> NDArray[np.intp]:
+        """Index of the last saved time not after each given time."""
+        return np.clip(np.searchsorted(self.t, np.asarray(times), side="right") - 1, 0, len(self.t) - 1)
+
+    @property
+    def clock_words(self) -> str:
+        """What stands before a time: "layer" or "t =" with an italic t."""
+        return "layer" if self.clock == "layer" else "$t$ ="
+
+    def reading(self, time: float, resolution: float | None = None) -> str:
+        """A time in words; says so where rounding may have changed the run."""
+        words = f"{time:.0f}" if self.clock == "layer" else short(time, resolution)
+        return words + (" (beyond precision)" if time > self.valid_until else "")
+
+    def label(self, time: float) -> str:
+        """What a panel at that time is called."""
+        return f"{self.clock_words} {self.reading(time)}"
+
+
+def short(value: float, resolution: float | None = None) -> str:
+    """A time in few digits: as many decimals as tell steps of `resolution` apart, at least one.
+
+    >>> short(3.0), short(0.25), short(12.0, 0.01), short(10000.0)
+    ('3.0', '0.25', '12.00', '10,000')
+    """
+    if resolution is not None:
+        decimals = int(np.clip(np.ceil(-np.log10(max(resolution, 1e-9))), 1, 6))
+    else:
+        decimals = 1 if abs(value * 10 - round(value * 10)) < 1e-6 else 2
+    if abs(value) >= 1000:
+        decimals = 0
+    text = f"{value:,.{decimals}f}"
+    return text if float(text.replace(",", "")) or not value else f"{value:.2g}"
+
+
+def on_sphere(x: Floats) -> Floats:
+    """x / |x|; a token at 0 stays there."""
+    norm = np.linalg.norm(x, axis=-1, keepdims=True)
+    return x / np.where(norm > 0, norm, 1.0)
+
+
+def read_motion(tokens: Any, t: ArrayLike | None = None, run: int = 0, geometry: str | None = None) -> Motion:
+    """One run out of a trajectory or of plain arrays.
+
+    Parameters
+    ----------
+    tokens
+        A `Trajectory` (anything with `t`, `x` and `dynamics`), or an array (T, ..., n, d); one state (n, d) is
+        a run with a single time.
+    t
+        Times for an array, (T,); 0, 1, 2, ... when None.
+    run
+        Which run of an ensemble, counted through the flattened leading axes.
+    geometry
+        "sphere", "euclidean" or "rescaled" for an array; unit tokens mean the sphere when None.
+    """
+    if isinstance(tokens, Motion):
+        return tokens
+    whole = hasattr(tokens, "x") and hasattr(tokens, "t")
+    x = np.asarray(tokens.x if whole else tokens, dtype=float)
+    x = x[None] if x.ndim == 2 else x
+    if x.ndim < 3 or 0 in x.shape:
+        raise InputError(f"Tokens to draw have shape (times, tokens, dimension) but {x.shape} was given.")
+    times = _times(tokens.t if whole else t, len(x))
+    x, note = _one_run(x, run)
+    finite = np.isfinite(x).all(axis=(1, 2)) & np.isfinite(times)  # an unfinished run is filled with nan
+    if not finite.any():
+        raise InputError("There is nothing to draw: the run has no saved time at which every token is finite.")
+    kept = np.flatnonzero(finite)
+    if len(kept) < len(times):
+        note = ", ".join(filter(None, [note, f"run unfinished, stops at t = {short(times[kept[-1]])}"]))
+    end, x, times = float(np.nanmax(times)), x[kept], times[kept]
+    name = geometry if geometry is not None else _geometry(getattr(tokens, "dynamics", None), x)
+    if name not in ("sphere", "euclidean", "rescaled"):
+        raise unknown("geometry", name, ("sphere", "euclidean", "rescaled"))
+    return Motion(
+        t=times,
+        x=x,
+        kept=kept,
+        sphere=name == "sphere",
+        letter="z" if name == "rescaled" else "x",
+        clock=_clock(tokens, times) if whole else "t",
+        note=note,
+        valid_until=float(getattr(tokens, "valid_until", np.inf)),
+        end=end,
+    )
+
+
+def _times(t: ArrayLike | None, count: int) -> Floats:
+    times = np.arange(count, dtype=float) if t is None else np.atleast_1d(np.asarray(t, dtype=float))
+    if times.shape != (count,):
+        raise InputError(f"There are {count} saved states but times of shape {times.shape}; give one time per state.")
+    if (np.diff(times) <= 0).any():
+        raise InputError("Times must increase from one saved state to the next; sort the states by time.")
+    return times
+
+
+def _one_run(x: Floats, run: int) -> tuple[Floats, str]:
+    """(T, ..., n, d) -> (T, n, d) of that run, and the remark that says which."""
+    if x.ndim == 3:
+        if run not in (0, -1):
+            raise InputError(f"Run {run} was asked for, but this is a single run; leave `run` out.")
+        return x, ""
+    flat = x.reshape(x.shape[0], -1, *x.shape[-2:])  # (T, runs, n, d)
+    runs = flat.shape[1]
+    if not -runs <= run < runs:
+        raise InputError(f"Run {run} was asked for, but the ensemble has runs 0 to {runs - 1}.")
+    return flat[:, run], f"run {run % runs} of an ensemble of {runs}"
+
+
+def _geometry(dynamics: Any, x: Floats) -> str:
+    name = getattr(dynamics, "geometry", None)
+    if isinstance(name, str):
+        return name
+    on_unit = x.shape[-1] > 1 and np.abs(np.linalg.norm(x, axis=-1) - 1).max() < 1e-6
+    return "sphere" if on_unit else "euclidean"
+
+
+def _clock(trajectory: Any, times: Floats) -> str:
+    """Time counts layers in discrete runs with steps of 1, and in trajectories measured in a model (no dynamics)."""
+    method = (getattr(trajectory, "provenance", None) or {}).get("method")
+    layers = method == "layers" or getattr(trajectory, "dynamics", None) is None
+    return "layer" if layers and np.array_equal(times, np.round(times)) else "t"
+
+
+def clock_times(motion: Motion, count: int, spacing: str = "linear") -> Floats:
+    """`count` times over the run: evenly, or at an exponential pace (early times closer together).
+
+    The exponential clock is t = T (e^{a s} - 1)/(e^a - 1) for s from 0 to 1, with a chosen so that its first part
+    resolves the first saved step: smooth at 0, where geometric spacing would jump.
+    """
+    if spacing not in SPACINGS:
+        raise unknown("spacing", spacing, SPACINGS)
+    if count < 1:
+        raise InputError(f"At least one time is needed, but {count} were asked for.")
+    start, length = motion.t[0], motion.t[-1] - motion.t[0]
+    if count == 1 or length == 0:
+        return motion.t[-1:] if count == 1 else np.full(count, start)
+    s = np.linspace(0.0, 1.0, count)
+    if spacing == "exponential":
+        a = np.log1p(length / (motion.t[1] - motion.t[0]))
+        s = np.expm1(a * s) / np.expm1(a)
+    return start + length * s
+
+
+def pick(motion: Motion, times: int | ArrayLike | None, spacing: str = "linear", default: int = 4) -> NDArray[np.intp]:
+    """Indices of the saved states to show: a count of them, or those nearest to the given times."""
+    if times is None or isinstance(times, int | np.integer):
+        return motion.nearest(clock_times(motion, default if times is None else int(times), spacing))
+    wanted = np.atleast_1d(np.asarray(times, dtype=float))
+    first, last = motion.t[0], max(motion.t[-1], motion.end)
+    slack = 1e-9 * max(1.0, abs(last))
+    outside = ~((wanted >= first - slack) & (wanted <= last + slack))
+    if wanted.size == 0 or outside.any():
+        which = f"{wanted[outside][0]:g} was asked for" if wanted.size else "none was given"
+        raise InputError(f"Times to show lie between {first:g} and {last:g}, but {which}.")
+    return motion.nearest(wanted)

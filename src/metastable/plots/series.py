@@ -1,0 +1,181 @@
+"""Quantities over time: lines with bands, and projections that gather on hyperplanes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from metastable.errors import InputError, unknown
+from metastable.plots.colours import cycle
+from metastable.plots.style import FAINT, INK, SOFT, one_axes, panels, paper
+
+Floats = NDArray[np.float64]
+
+AXIS_SCALES = ("linear", "log", "symlog")
+SPREADS = ("std", "range")
+
+
+@paper()
+def series(
+    t: ArrayLike,
+    values: ArrayLike | Mapping[str, ArrayLike],
+    *,
+    band: tuple[ArrayLike, ArrayLike] | Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    reference: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
+    xlabel: str = "time $t$",
+    ylabel: str = "",
+    xscale: str = "linear",
+    yscale: str = "linear",
+    marks: bool = False,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw observables over time (or over any parameter).
+
+    Parameters
+    ----------
+    t
+        The common horizontal values, (T,).
+    values
+        One series (T,), or several by name. Whole numbers, such as cluster counts, are drawn as steps.
+    band
+        Lower and upper ends of a confidence band, (T,) each; by name when there are several series.
+    reference
+        Curves to compare with, drawn dashed in grey: name to (horizontal, vertical) values.
+    xlabel, ylabel, title
+        Words.
+    xscale, yscale
+        "linear", "log" or "symlog"; values a logarithm cannot show are left out.
+    marks
+        Draw a dot at each value, for measurements at few places.
+    ax
+        Existing axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> t = np.linspace(0, 5, 50)
+    >>> fig = series(t, {"energy": np.tanh(t)}, band={"energy": (np.tanh(t) - 0.1, np.tanh(t) + 0.1)})
+    >>> len(fig.axes[0].lines)
+    1
+    """
+    for name in (xscale, yscale):
+        if name not in AXIS_SCALES:
+            raise unknown("axis scale", name, AXIS_SCALES)
+    when = np.atleast_1d(np.asarray(t, dtype=float))
+    lines: Mapping[str, ArrayLike] = values if isinstance(values, Mapping) else {"": values}
+    bands = band if isinstance(band, Mapping) else {} if band is None else {next(iter(lines)): band}
+    figure, panel = one_axes(ax)
+    for (name, line), colour in zip(lines.items(), cycle(len(lines))):
+        _one_line(panel, when, np.asarray(line), name, colour, marks)
+        if name in bands:
+            low, high = (np.asarray(end, dtype=float) for end in bands[name])
+            steps = _counts(np.asarray(line)) and not marks
+            panel.fill_between(when, low, high, color=colour, alpha=0.2, lw=0, step="post" if steps else None)
+    for name, (x, y) in (reference or {}).items():
+        panel.plot(x, y, color=SOFT, lw=1.0, ls=(0, (4, 2)), label=name, zorder=1.5)
+    panel.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    panel.set_xscale(xscale, **({"nonpositive": "mask"} if xscale == "log" else {}))
+    panel.set_yscale(yscale, **({"nonpositive": "mask"} if yscale == "log" else {}))
+    if yscale == "linear" and all(_counts(np.asarray(line)) for line in lines.values()):
+        panel.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    panel.grid(True, axis="y")
+    if any(lines) or reference:
+        panel.legend(loc="best")
+    return figure
+
+
+def _counts(line: NDArray[Any]) -> bool:
+    return line.dtype.kind in "iub"
+
+
+def _one_line(panel: Axes, t: Floats, line: NDArray[Any], name: str, colour: Any, marks: bool) -> None:
+    if line.shape != t.shape:
+        raise InputError(f"The series {name!r} has shape {line.shape} over {len(t)} times; give one value per time.")
+    alone = marks or len(t) == 1  # one value is a dot, not a line
+    style = "steps-post" if _counts(line) and not marks else "default"
+    marker: dict[str, Any] = {"marker": "o", "ms": 3.2, "mec": "white", "mew": 0.4} if alone else {}
+    panel.plot(t, line, color=colour, label=name, drawstyle=style, **marker)
+
+
+@paper()
+def projections(
+    t: ArrayLike,
+    values: ArrayLike,
+    *,
+    spread: str = "std",
+    split: bool = False,
+    names: Sequence[str] | None = None,
+    ylabel: str = r"$\varphi_j^*(z_i)$",
+    levels: Sequence[float] = (),
+    ax: Axes | Sequence[Axes] | None = None,
+) -> Figure:
+    """Draw coordinates of the tokens over time: mean as a line, spread over tokens as a shade.
+
+    Figure 7(b) of the second paper: along directions of positive eigenvalues the shade closes (tokens gather on a
+    hyperplane) and the mean tends to one of two values.
+
+    Parameters
+    ----------
+    t
+        Times, (T,).
+    values
+        Coordinates of every token, (T, n), or along k directions (T, n, k).
+    spread
+        "std": one standard deviation to each side; "range": from the smallest to the largest.
+    split
+        Two panels: directions whose mean ends positive above, negative below.
+    names
+        One per direction, for a legend; without it only a few directions get one.
+    ylabel
+        Words for the vertical axis.
+    levels
+        Predicted limits, drawn as dashed lines.
+    ax
+        Existing axes: one, or two when split.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> t = np.linspace(0, 4, 30)
+    >>> z = 1 + np.exp(-t)[:, None] * np.linspace(-1, 1, 7)
+    >>> fig = projections(t, z, levels=[1.0])
+    >>> len(fig.axes)
+    1
+    """
+    if spread not in SPREADS:
+        raise unknown("spread", spread, SPREADS)
+    when, y = np.asarray(t, dtype=float), np.asarray(values, dtype=float)
+    y = y[..., None] if y.ndim == 2 else y  # (T, n, k)
+    if y.ndim != 3 or len(y) != len(when):
+        raise InputError(
+            f"Projections over {len(when)} times have shape (times, tokens) or (times, tokens, directions), "
+            f"not {np.shape(values)}."
+        )
+    if names is not None and len(names) != y.shape[2]:
+        raise InputError(f"There are {y.shape[2]} directions but {len(names)} names; give one name per direction.")
+    mean = y.mean(axis=1)  # (T, k)
+    if spread == "std":
+        low, high = mean - y.std(axis=1), mean + y.std(axis=1)
+    else:
+        low, high = y.min(axis=1), y.max(axis=1)
+    up = np.nan_to_num(mean[-1]) >= 0
+    groups = [np.flatnonzero(up), np.flatnonzero(~up)] if split else [np.arange(y.shape[2])]
+    figure, axes = panels(ax, len(groups), 3.4, 0.4 if split else 0.62, 0.3, columns=1)
+    colours = list(cycle(y.shape[2]))
+    for panel, group in zip(axes, groups):
+        for k in group.tolist():
+            panel.fill_between(when, low[:, k], high[:, k], color=colours[k], alpha=0.16, lw=0)
+            panel.plot(when, mean[:, k], color=colours[k], lw=1.2, label=names[k] if names is not None else "")
+        for level in levels if not split else [c for c in levels if (c >= 0) == (panel is axes[0])]:
+            panel.axhline(level, color=INK, lw=0.7, ls=(0, (4, 2)), zorder=1.5)
+        panel.axhline(0.0, color=FAINT, lw=0.6, zorder=0)
+        panel.set(ylabel=ylabel, xlim=(when[0], when[-1] if when[-1] > when[0] else when[0] + 1))
+        if names is not None and len(group):
+            panel.legend(loc="best", ncols=min(4, len(group)))
+    axes[-1].set_xlabel("time $t$")
+    return figure

@@ -1,0 +1,184 @@
+"""One paper-quality look for every picture, and the rooms pictures are drawn in.
+
+The look is a context manager, `paper`; outside it matplotlib's settings are as the user left them. Figures are
+made without pyplot, on the Agg canvas, so pictures may be drawn from threads and servers: a lock keeps two of
+our own pictures from changing settings under each other (matplotlib's text layout is not thread-safe either).
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from metastable.errors import InputError
+
+# Colours that stay apart under deuteranopia, protanopia and in print (after Okabe-Ito and Tol). Red is left out:
+# it is kept for the first token, so that it never means a cluster.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#AA4499", "#56B4E9", "#8C5A2B", "#332288", "#A3A500")
+RED = "#D7261E"  # the first token
+INK = "#222222"  # text, axes
+SOFT = "#8A8A8A"  # secondary text, lone tokens
+FAINT = "#DADADA"  # grids, meridians
+PAPER = "#FFFFFF"
+
+KEYS = "#1B8A4B"  # clouds of the second paper's figure 4: Kx green,
+QUERIES = "#7B3294"  # Qx purple
+
+HEAT = LinearSegmentedColormap.from_list(
+    "metastable", ["#FFFFFF", "#DCE9F5", "#A9CCE6", "#5BA0CF", "#1F6FB2", "#0B3F80", "#061F47"]
+)
+DIVERGING = LinearSegmentedColormap.from_list(
+    "metastable-diverging", ["#7A3B00", "#D98A2B", "#F6DDB5", "#FFFFFF", "#BBD7EC", "#2F7FBF", "#0B3F80"]
+)
+
+COLUMN = 3.4  # inches: one column of a two-column paper
+PAGE = 7.0  # inches: the full width of the text
+RASTER_ABOVE = 2000  # more marks than this become an image inside vector files
+
+LOOK: dict[str, Any] = {
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "savefig.dpi": 300,
+    "figure.dpi": 150,
+    "figure.constrained_layout.w_pad": 0.05,
+    "figure.constrained_layout.h_pad": 0.05,
+    # A concrete family, because generic names are looked up again at draw time, outside this context.
+    "font.family": ["DejaVu Sans"],
+    "mathtext.fontset": "dejavusans",
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.titlepad": 5.0,
+    "axes.labelsize": 8.0,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.use_mathtext": True,
+    "axes.formatter.limits": (-3, 4),
+    "axes.unicode_minus": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "legend.fontsize": 7.0,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "lines.linewidth": 1.3,
+    "lines.solid_capstyle": "round",
+    "image.interpolation": "nearest",
+    "hatch.linewidth": 0.4,
+    # what the files are made of
+    "pdf.fonttype": 42,  # TrueType, embedded: editable and searchable
+    "svg.fonttype": "path",  # letters as shapes: the same in every browser, whatever fonts it has
+    "svg.hashsalt": "metastable",  # the same picture gives the same bytes
+}
+
+DRAWING = threading.RLock()  # held while one of our pictures is laid out or drawn
+_depth = 0  # only touched by the thread that holds the lock
+
+
+@contextmanager
+def paper() -> Iterator[None]:
+    """The look of the package, inside a ``with`` block or as a decorator; the user's settings come back after it.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> before = matplotlib.rcParams["font.size"]
+    >>> with paper():
+    ...     print(matplotlib.rcParams["font.size"])
+    8.0
+    >>> matplotlib.rcParams["font.size"] == before
+    True
+    """
+    global _depth
+    with DRAWING:
+        _depth += 1
+        try:
+            if _depth > 1:  # already inside: entering again would only cost time
+                yield
+            else:
+                with matplotlib.rc_context(LOOK):
+                    yield
+        finally:
+            _depth -= 1
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches, on the Agg canvas and unknown to pyplot."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panels(
+    ax: Axes | Sequence[Axes] | None,
+    count: int,
+    width: float,
+    ratio: float = 1.0,
+    extra: float = 0.0,
+    columns: int | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """The axes to draw in: the given ones, or a new grid of panels.
+
+    Parameters
+    ----------
+    ax
+        None for a new figure, or as many existing axes as there are panels.
+    count
+        How many panels the picture has.
+    width
+        Width of a panel in inches; rows wider than a page shrink to it.
+    ratio, extra
+        The height is ratio * width + extra inches: titles and labels do not shrink with the panels.
+    columns
+        Panels in a row; as many as look right when None.
+    """
+    if ax is not None:
+        given = [ax] if isinstance(ax, Axes) else list(np.ravel(np.asarray(ax, dtype=object)))
+        if len(given) != count:
+            raise InputError(f"The picture has {count} panels but {len(given)} axes were given; give one for each.")
+        return given[0].get_figure(root=True), given  # type: ignore[return-value]
+    columns = min(count, columns or best_columns(count))
+    rows = -(-count // columns)
+    width = min(width, PAGE / columns)
+    figure = new_figure(width * columns, (ratio * width + extra) * rows)
+    return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
+
+
+def best_columns(count: int) -> int:
+    """Panels in a row: up to five side by side, then rows that come out as even as possible."""
+    if count <= 5:
+        return count
+    return min(range(3, 6), key=lambda columns: (-count % columns, -columns))
+
+
+def one_axes(ax: Axes | None, width: float = COLUMN, height: float = 2.5) -> tuple[Figure, Axes]:
+    """The given axes and its figure, or those of a new one-panel figure."""
+    figure, axes = panels(ax, 1, width, extra=height - width)
+    return figure, axes[0]
+
+
+def footnote(figure: Figure, text: str) -> None:
+    """A small grey remark under the picture, for what the reader must know (which run, which projection)."""
+    if text:
+        figure.supxlabel(text, fontsize=6.5, color=SOFT, x=0.995, ha="right")
