@@ -305,9 +305,9 @@ def stop_rule(dyn: Dynamics, until: Until) -> Callable[[float, np.ndarray], bool
 
 
 def _cluster_count(dyn: Dynamics, x: np.ndarray) -> int:
-    from metastable.observables import clusters
+    from metastable.observables.clusters import cluster_count
 
-    return int(np.max(clusters.count(x, sphere=dyn.geometry_name == "sphere")))
+    return int(np.max(cluster_count(x, geometry="sphere" if dyn.geometry_name == "sphere" else "euclidean")))
 
 
 def _real(name: str, value: Any, least: float | None = None, above: float | None = None) -> float:

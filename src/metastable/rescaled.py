@@ -180,6 +180,16 @@ def tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
 
 
 @jax.jit
+def zeta_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
+    """zeta at many saved times, (m, ..., n, d)."""
+
+    def one(t: Array, y: Array, refs: Array) -> Array:
+        return flow(chart, -t, scaled_tokens(chart, t, y, refs), only=contracting(chart))
+
+    return jax.vmap(one)(times, y, refs)
+
+
+@jax.jit
 def tokens_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
     """z at many saved times, (m, ..., n, d)."""
     return jax.vmap(tokens, (None, 0, 0, 0))(chart, times, y, refs)

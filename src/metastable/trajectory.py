@@ -74,11 +74,34 @@ class Trajectory:
 
         assert self.chart is not None
         assert self.dynamics is not None
-        layer = float(self.provenance["dt"]) if self.provenance.get("method") == "layers" else None
-        chart = rescaled.chart_of(self.dynamics, self.x.shape[-1], self.x.shape[-2], layer)
         t, y, refs = float(self.t[index]), self.chart[0][index], self.chart[1][index]
-        P, _ = rescaled.attention(self.dynamics, chart, t, y, refs, t)
+        P, _ = rescaled.attention(self.dynamics, self._chart(), t, y, refs, t)
         return np.asarray(P)[..., None, :, :]
+
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens in V's own coordinates: (zeta, eigenvalues, left vectors), for geometry="rescaled".
+
+        ``zeta`` (T, ..., n, d) holds the projections of z on the rows of ``left`` (d, d), largest real part first.
+        They come from the run's chart: taken from z itself, small coordinates would drown in those that grow.
+        A complex pair of eigenvalues takes two real coordinates.
+        """
+        from metastable import rescaled
+
+        if self.chart is None or self.dynamics is None:
+            raise InputError("Only a rescaled run has coordinates of its own; project x on left eigenvectors of V instead.")
+        chart = self._chart()
+        y, refs = self.chart
+        zeta = np.asarray(rescaled.zeta_at(chart, self.t, y, refs))
+        order = np.argsort(-np.asarray(chart.a), kind="stable")
+        values = np.asarray(chart.a) + 1j * np.asarray(chart.b)
+        return zeta[..., order], values[order], np.asarray(chart.S_inv)[order]
+
+    def _chart(self) -> Any:
+        from metastable import rescaled
+
+        assert self.dynamics is not None
+        layer = float(self.provenance["dt"]) if self.provenance.get("method") == "layers" else None
+        return rescaled.chart_of(self.dynamics, self.x.shape[-1], self.x.shape[-2], layer)
 
     def observe(self, name: str, **options: Any) -> Any:
         """A named observable at every saved time, as an ``xarray.DataArray`` whose first axis is time.
