@@ -1,0 +1,92 @@
+"""Verdicts: intervals against SciPy's, and no word said too early."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from metastable.errors import InputError
+from metastable.theory.verdicts import (
+    Verdict,
+    bootstrap_interval,
+    exact_interval,
+    judge_number,
+    judge_share,
+    mean_interval,
+    verdict_from_dict,
+    wilson_interval,
+)
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 10), (3, 10), (10, 10), (199, 200), (1, 1000)])
+def test_share_intervals_are_scipys(k, n):
+    for ours, method in ((wilson_interval, "wilson"), (exact_interval, "exact")):
+        theirs = stats.binomtest(k, n).proportion_ci(0.95, method=method)
+        assert ours(k, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+def test_intervals_at_the_edges():
+    assert wilson_interval(0, 0) == exact_interval(0, 0) == (0.0, 1.0)
+    assert mean_interval([1.0]) == bootstrap_interval([1.0]) == (-np.inf, np.inf)
+    with pytest.raises(InputError, match="between 0 and 3"):
+        exact_interval(4, 3)
+
+
+def test_mean_and_bootstrap_intervals():
+    values = np.random.default_rng(0).normal(3.0, 2.0, 50)
+    theirs = stats.t.interval(0.95, 49, loc=values.mean(), scale=stats.sem(values))
+    assert mean_interval(values) == pytest.approx(theirs)
+    low, high = bootstrap_interval(values, np.mean)
+    assert (low, high) == pytest.approx(theirs, abs=0.15)
+    assert bootstrap_interval(values, np.mean) == (low, high)  # seeded
+
+
+def test_a_universal_claim_needs_no_counterexample_and_few_gaps():
+    assert judge_share("c", "s", [True] * 200).status == "holds"
+    broken = judge_share("c", "s", [True] * 199 + [False], seeds=range(1000, 1200))
+    assert (broken.status, broken.failing_seeds) == ("fails", (1199,))
+    assert judge_share("c", "s", [True] * 196 + [None] * 4).status == "holds"
+    late = judge_share("c", "s", [True] * 100 + [None] * 100)
+    assert late.status == "undecided"
+    assert "100 of 200 undecided" in late.notes
+    assert judge_share("c", "s", []).status == "undecided"
+    assert judge_share("c", "s", [None, None]).status == "undecided"
+
+
+def test_only_eligible_instances_count():
+    verdict = judge_share("c", "s", [True, False, True], eligible=[True, False, True])
+    assert (verdict.status, verdict.instances, verdict.eligible, verdict.failing_seeds) == ("holds", 3, 2, ())
+    with pytest.raises(InputError, match="one entry per instance"):
+        judge_share("c", "s", [True], seeds=[1, 2])
+
+
+def test_a_share_is_judged_by_its_interval():
+    assert judge_share("c", "s", [True] * 200, required=0.9).status == "holds"
+    assert judge_share("c", "s", [True] * 10, required=0.9).status == "undecided"  # interval from 0.69
+    assert judge_share("c", "s", [True] * 50 + [False] * 150, required=0.9).status == "fails"
+    # 20 unreached horizons could all be failures
+    assert judge_share("c", "s", [True] * 180 + [None] * 20, required=0.9).status == "undecided"
+
+
+def test_numbers_are_judged_by_their_interval():
+    assert judge_number("c", "s", [1.0, 1.01, 0.99], (0.9, 1.1)).status == "holds"
+    assert judge_number("c", "s", [2.0, 2.01, 1.99], (0.9, 1.1)).status == "fails"
+    assert judge_number("c", "s", [1.0, 1.2, 0.8], (0.9, 1.1)).status == "undecided"
+    assert judge_number("c", "s", [], (0.9, 1.1)).status == "undecided"
+    assert judge_number("c", "s", [5.0], (0.0, 1.0), interval=(0.2, 0.3)).status == "holds"
+
+
+def test_coverage_of_the_exact_interval():
+    rng = np.random.default_rng(1)
+    hits = sum(low <= 0.3 <= high for low, high in (exact_interval(int(k), 40) for k in rng.binomial(40, 0.3, 2000)))
+    assert hits / 2000 >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 2000)
+
+
+def test_verdicts_travel_as_json_and_print():
+    verdict = judge_share("tokens meet", "Theorem 9", [True, None], kind="conjecture")
+    again = verdict_from_dict(json.loads(json.dumps(verdict.to_dict())))
+    assert again == verdict
+    assert "tokens meet" in str(verdict)
+    open_end = Verdict("c", "s", "undecided", "observation", "r", 0, 0, np.nan, (-np.inf, np.inf))
+    assert json.loads(json.dumps(open_end.to_dict(), allow_nan=False))["measured"] is None
