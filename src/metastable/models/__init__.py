@@ -1,5 +1,12 @@
-"""Pretrained transformers, measured with the same tools as the simulations."""
+"""Pretrained transformers, measured with the same tools as the simulations.
 
-from metastable.models.load import Model, load
+The functions have the names of the files they live in; torch and transformers are imported when they are first used.
+"""
 
-__all__ = ["Model", "load"]
+from metastable.models.heads import heads
+from metastable.models.load import load
+from metastable.models.model import Model
+from metastable.models.probe import Probe, probe, trajectory
+from metastable.models.sinks import sinks
+
+__all__ = ["Model", "Probe", "heads", "load", "probe", "sinks", "trajectory"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +36,10 @@ class Model:
     """
 
     name: str
-    family: "Family"
-    stack: Any
-    whole: Any
-    tokenizer: Tokenizer | None
+    family: "Family" = field(repr=False)
+    stack: Any = field(repr=False)
+    whole: Any = field(repr=False)
+    tokenizer: Tokenizer | None = field(repr=False)
 
     @property
     def depth(self) -> int:
@@ -126,7 +126,7 @@ class Model:
                 "only a model that shares one block between its layers (ALBERT) can."
             )
         before = config.num_hidden_layers
-        config.num_hidden_layers = layers
+        config.num_hidden_layers = -(-layers * before // trained)  # a group may hold more than one layer
         try:
             yield
         finally:

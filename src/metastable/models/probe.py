@@ -1,0 +1,192 @@
+"""Measure a pretrained model over many texts: similarities, heads and sinks in one pass."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metastable.errors import InputError, unknown
+from metastable.models.heads import Heads
+from metastable.models.load import load
+from metastable.models.model import Model
+from metastable.models.similarity import Similarity
+from metastable.models.sinks import Sinks
+from metastable.models.stream import Progress, stream
+
+if TYPE_CHECKING:
+    from metastable.trajectory import Trajectory
+
+MEASURES = ("similarity", "heads", "sinks")
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """What was measured: one dataset per measure, None for those not asked for.
+
+    ``similarity``, ``heads`` and ``sinks`` are ``xarray.Dataset`` objects with the axis "layer"; see the ``result``
+    methods of ``metastable.models.similarity.Similarity``, ``heads.Heads`` and ``sinks.Sinks`` for their variables.
+    The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
+    ``observe`` are those of ``trajectory``, which is computed when first used.
+    """
+
+    model: Model
+    layers: int
+    texts: int
+    tokens: int
+    notes: tuple[str, ...]
+    seconds: dict[str, float]
+    first: tuple[int, ...] = field(repr=False)
+    similarity: Any = field(default=None, repr=False)
+    heads: Any = field(default=None, repr=False)
+    sinks: Any = field(default=None, repr=False)
+
+    @cached_property
+    def trajectory(self) -> "Trajectory":
+        """The first text's tokens through the layers."""
+        return trajectory(self.model, self.first, self.layers)
+
+    @property
+    def t(self) -> np.ndarray:
+        """The layers, 0 (embedded tokens) to the last."""
+        return np.arange(self.layers + 1, dtype=float)
+
+    @property
+    def x(self) -> np.ndarray:
+        """The first text's tokens (layer, token, coordinate)."""
+        return self.trajectory.x
+
+    def attention(self, index: int = -1) -> np.ndarray:
+        """The first text's attention (h, n, n) as in ``Trajectory.attention``."""
+        return self.trajectory.attention(index)
+
+    @property
+    def observe(self) -> Callable[..., Any]:
+        """An observable of the first text, as in ``Trajectory.observe``."""
+        return self.trajectory.observe
+
+
+def probe(
+    name: str | Path | Model,
+    texts: str | Iterable[str | Sequence[int]],
+    layers: int | None = None,
+    measure: Sequence[str] = MEASURES,
+    special: bool = True,
+    bins: int = 100,
+    longest: int = 1024,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Probe:
+    """Run texts through a model and measure how its tokens cluster and where its heads look.
+
+    Parameters
+    ----------
+    name : str, Path or Model
+        What ``metastable.models.load`` takes, or what it returned.
+    texts : str or iterable of str or of token ids
+        One text, or many; they are read one by one and may be a generator.
+    layers : int, optional
+        How many layers to run; the trained depth when left out. A model that shares its weights (ALBERT) can be run
+        deeper than it was trained, by applying its block again.
+    measure : sequence of {"similarity", "heads", "sinks"}
+        What to measure.
+    special : bool
+        False leaves special tokens such as [CLS] out of similarities and head correlations (never out of sinks).
+    bins : int
+        Bins of the cosine histogram on [-1, 1].
+    longest : int
+        Texts are cut to this many tokens, or to the model's own limit if that is lower; ``notes`` says so.
+    resume : path, optional
+        A state file, written every ten seconds and at the end; with the same arguments a later call goes on from it.
+    progress : function, optional
+        Called with (texts done, texts in all or None) after every text.
+
+    Examples
+    --------
+    >>> from metastable.models import probe, zoo
+    >>> found = probe("reactions-albert", zoo.reactions()[:8], layers=96)  # doctest: +SKIP
+    >>> float(found.similarity["share_above"].sel(layer=96, kind="raw", threshold=0.99)) > 0.01  # doctest: +SKIP
+    True
+    """
+    model = name if isinstance(name, Model) else load(name)
+    depth = _depth(model, layers)
+    limit = min(_whole("longest", longest), model.longest)
+    given = [texts] if isinstance(texts, str) else texts
+    reducers = _reducers(model, depth, measure, special, _whole("bins", bins))
+    path = None if resume is None else Path(resume)
+    tally = stream(model, given, list(reducers.values()), depth, limit, path, progress)
+    words = model.tokenizer.words(tally.first) if model.tokenizer else [str(i) for i in tally.first]
+    found = {key: r.result(words) if isinstance(r, Heads) else r.result() for key, r in reducers.items()}
+    first = tuple(tally.first)
+    return Probe(model, depth, tally.texts, tally.tokens, tally.notes(limit), tally.seconds, first, **found)
+
+
+def _reducers(model: Model, depth: int, measure: Sequence[str], special: bool, bins: int) -> dict[str, Any]:
+    wanted = [measure] if isinstance(measure, str) else list(measure)
+    for key in wanted:
+        if key not in MEASURES:
+            raise unknown("measure", key, MEASURES)
+    eps = float(np.finfo(model.dtype).eps)
+    make: dict[str, Callable[[], Any]] = {
+        "similarity": lambda: Similarity(depth, bins, special, eps),
+        "heads": lambda: Heads(depth, model.heads, model.family.mask(model.stack), special),
+        "sinks": lambda: Sinks(depth, model.heads, model.family.mask(model.stack), model.tokenizer),
+    }
+    return {key: make[key]() for key in MEASURES if key in wanted}
+
+
+def _depth(model: Model, layers: int | None) -> int:
+    if layers is None:
+        return model.depth
+    depth = _whole("layers", layers)
+    if depth > model.depth and not model.family.shared:
+        raise InputError(
+            f"{model.name!r} has {model.depth} layers, each with weights of its own, so it cannot be run to {depth}; "
+            "only a model that shares one block between its layers (ALBERT) can."
+        )
+    return depth
+
+
+def _whole(name: str, value: int) -> int:
+    if isinstance(value, bool) or int(value) != value or value < 1:
+        raise InputError(f"{name} must be a whole number >= 1, not {value!r}.")
+    return int(value)
+
+
+def trajectory(name: str | Path | Model, text: str | Sequence[int], layers: int | None = None) -> "Trajectory":
+    """One text's tokens through the layers of a model, as a ``Trajectory`` whose time is the layer.
+
+    State l is ``hidden_states[l]`` of the library. ``attention(l)`` is the map that acts on state l, so that of layer
+    l + 1; the last state shows the last map again.
+
+    Examples
+    --------
+    >>> from metastable.models.probe import trajectory
+    >>> run = trajectory("reactions-albert", "CCO.CC(=O)O>>CCOC(C)=O", layers=24)  # doctest: +SKIP
+    >>> run.x.shape  # doctest: +SKIP
+    (25, 23, 256)
+    """
+    from metastable.models.tokens import as_ids
+    from metastable.trajectory import Trajectory
+
+    model = name if isinstance(name, Model) else load(name)
+    depth = _depth(model, layers)
+    ids = as_ids(text, model.tokenizer)[: model.longest]
+    if not ids:
+        raise InputError("There is no text to read: the text given is empty.")
+    states: list[np.ndarray] = []
+    maps: list[np.ndarray] = []
+    model.watch(
+        ids,
+        depth,
+        lambda layer, x: states.append(x.numpy(force=True).copy()),
+        lambda layer, A: maps.append(A.numpy(force=True).copy()),
+    )
+    return Trajectory(
+        t=np.arange(depth + 1, dtype=float),
+        x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
+        provenance={"model": model.name, "layers": depth, "dtype": model.dtype, "ids": list(ids)},
+        kept_attention=np.stack([*maps, maps[-1]]),  # (layers + 1, h, n, n)
+    )

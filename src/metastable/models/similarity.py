@@ -1,0 +1,152 @@
+"""How alike the tokens of a text become, layer by layer: the statistics behind Fig. 1 of the first paper.
+
+Every pair i < j of different tokens is counted once. Cosines are taken twice: raw, and with the mean direction of the
+text's tokens (the direction of the sum of the unit tokens) projected out. In large language models most of the raw
+cosine is one direction that all tokens share, which says nothing about clusters.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from metastable.models.stream import Text
+
+KINDS = ("raw", "centred")
+THRESHOLDS = (0.9, 0.99)
+
+
+def cosines(x: np.ndarray, centred: bool, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines (m, m) of the tokens that have a direction, and which tokens those are (n,).
+
+    A token is left out when its length, or what is left of it beside the mean direction, is within rounding of 0.
+    """
+    x = np.asarray(x, dtype=np.float64)
+    length = np.linalg.norm(x, axis=1)
+    kept = length > 0
+    u = x[kept] / length[kept, None]  # (m, d)
+    if centred and len(u):
+        mean = u.mean(axis=0)
+        size = np.linalg.norm(mean)
+        if size > 32 * eps:  # tokens that cancel have no mean direction
+            mean /= size
+            u = u - (u @ mean)[:, None] * mean
+            length = np.linalg.norm(u, axis=1)
+            some = length > 32 * eps
+            kept[np.flatnonzero(kept)[~some]] = False
+            u = u[some] / length[some, None]
+    return np.clip(u @ u.T, -1.0, 1.0), kept
+
+
+def cluster_count(cosine: np.ndarray, threshold: float) -> int:
+    """The number of clusters of tokens linked by chains of cosines above the threshold.
+
+    >>> cluster_count(np.array([[1.0, 0.95, 0.0], [0.95, 1.0, 0.95], [0.0, 0.95, 1.0]]), 0.9)
+    1
+    """
+    linked = cosine > threshold
+    n = len(linked)
+    if np.count_nonzero(linked) <= n:  # nothing but the diagonal
+        return n
+    label = np.arange(n)  # every token takes the lowest label in reach, until none changes
+    while True:
+        lowest = np.minimum(label, np.where(linked, label, n).min(axis=1))
+        lowest = lowest[lowest]  # jump to the label of the label, so that long chains take few rounds
+        if np.array_equal(lowest, label):
+            return int(np.count_nonzero(label == np.arange(n)))
+        label = lowest
+
+
+class Similarity:
+    """Reduces states to histograms of cosines, shares above thresholds, clusters and same-token shares."""
+
+    name = "similarity"
+
+    def __init__(self, layers: int, bins: int, special: bool, eps: float) -> None:
+        shape, cuts = (layers + 1, len(KINDS)), len(THRESHOLDS)
+        self.bins, self.special, self.eps = bins, special, eps
+        self.counts = np.zeros((*shape, bins), dtype=np.int64)
+        self.pairs = np.zeros(shape, dtype=np.int64)
+        self.total = np.zeros(shape)
+        self.above = np.zeros((*shape, cuts), dtype=np.int64)
+        self.same = np.zeros((*shape, cuts), dtype=np.int64)  # pairs above a threshold that are the same token
+        self.same_pairs = np.zeros(shape, dtype=np.int64)
+        self.clusters = np.zeros((*shape, cuts), dtype=np.int64)
+        self.clustered = np.zeros(shape, dtype=np.int64)  # tokens that were clustered
+        self.texts = np.zeros(1, dtype=np.int64)
+
+    def settings(self) -> dict[str, Any]:
+        """What a state file must agree on."""
+        return {"bins": self.bins, "special": self.special}
+
+    def attention(self, text: Text, layer: int, A: Any) -> None:
+        """Similarities take no notice of attention."""
+
+    def states(self, text: Text, layer: int, x: Any) -> None:
+        """Count the pairs of one text at one layer."""
+        kept = np.ones(len(text.ids), dtype=bool) if self.special else ~text.special
+        x, ids = x.numpy(force=True)[kept], text.ids[kept]
+        self.texts[0] += layer == 0
+        for k in range(len(KINDS)):
+            cosine, usable = cosines(x, bool(k), self.eps)
+            self._count(layer, k, cosine, ids[usable])
+
+    def _count(self, layer: int, k: int, cosine: np.ndarray, ids: np.ndarray) -> None:
+        i, j = np.triu_indices(len(ids), 1)
+        values, same = cosine[i, j], ids[i] == ids[j]
+        self.counts[layer, k] += np.histogram(values, bins=self.bins, range=(-1.0, 1.0))[0]
+        self.pairs[layer, k] += values.size
+        self.total[layer, k] += values.sum()
+        self.same_pairs[layer, k] += np.count_nonzero(same)
+        self.clustered[layer, k] += len(ids)
+        for c, threshold in enumerate(THRESHOLDS):
+            high = values > threshold
+            self.above[layer, k, c] += np.count_nonzero(high)
+            self.same[layer, k, c] += np.count_nonzero(high & same)
+            self.clusters[layer, k, c] += cluster_count(cosine, threshold) if len(ids) else 0
+
+    _REMEMBERED = ("counts", "pairs", "total", "above", "same", "same_pairs", "clusters", "clustered", "texts")
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What it remembers, as arrays."""
+        return {name: getattr(self, name) for name in self._REMEMBERED}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take up where an earlier run stopped."""
+        for name in self._REMEMBERED:
+            setattr(self, name, state[name].copy())
+
+    def result(self) -> Any:
+        """The statistics as an ``xarray.Dataset``; shares are nan where there was no pair.
+
+        Variables: ``counts`` (layer, kind, bin), ``pairs``, ``mean`` (layer, kind), ``share_above``,
+        ``same_token_share`` (of the pairs above a threshold), ``clusters`` (mean number in a text) and
+        ``cluster_share`` (clusters per token), all (layer, kind, threshold), and ``same_token_base``, the share of
+        same-token pairs among all pairs.
+        """
+        import xarray
+
+        each, cut = ("layer", "kind"), ("layer", "kind", "threshold")
+        edges = np.linspace(-1.0, 1.0, self.bins + 1)
+        variables = {
+            "counts": ((*each, "bin"), self.counts),
+            "pairs": (each, self.pairs),
+            "mean": (each, ratio(self.total, self.pairs)),
+            "share_above": (cut, ratio(self.above, self.pairs[..., None])),
+            "same_token_share": (cut, ratio(self.same, self.above)),
+            "same_token_base": (each, ratio(self.same_pairs, self.pairs)),
+            "clusters": (cut, ratio(self.clusters, self.texts)),
+            "cluster_share": (cut, ratio(self.clusters, self.clustered[..., None])),
+        }
+        coords = {
+            "layer": np.arange(len(self.pairs)),
+            "kind": list(KINDS),
+            "threshold": list(THRESHOLDS),
+            "bin": (edges[1:] + edges[:-1]) / 2.0,
+        }
+        return xarray.Dataset(variables, coords, {"edges": edges.tolist(), "texts": int(self.texts[0])})
+
+
+def ratio(part: Any, whole: Any) -> np.ndarray:
+    """part / whole, nan where the whole is 0."""
+    part, whole = np.broadcast_arrays(np.asarray(part, dtype=float), np.asarray(whole, dtype=float))
+    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0)

@@ -1,0 +1,206 @@
+"""Texts through a model, one at a time, with everything reduced as it is made.
+
+One text at a time needs no padding, so none can be counted. Memory depends on the longest text and on the number of
+layers, never on the number of texts. With a state file the work can be interrupted and taken up again.
+"""
+
+import hashlib
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from metastable.errors import InputError
+from metastable.models.model import Model
+from metastable.models.tokens import as_ids
+
+Progress = Callable[[int, int | None], None]
+_SAVE_EVERY = 10.0  # seconds between state files
+
+
+class Text(NamedTuple):
+    """One text as the model reads it: its number, token ids (n,), and which of them are special."""
+
+    number: int
+    ids: np.ndarray
+    special: np.ndarray
+
+
+class Reducer(Protocol):
+    """Something that sees every state and every map once, and remembers little."""
+
+    name: str
+
+    def settings(self) -> dict[str, Any]:
+        """What a state file must agree on."""
+
+    def states(self, text: Text, layer: int, x: Any) -> None:
+        """Token states x (n, d) after ``layer`` layers."""
+
+    def attention(self, text: Text, layer: int, A: Any) -> None:
+        """The attention map A (h, n, n) of layer ``layer``, counted from 1."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What it remembers, as arrays."""
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take up where an earlier run stopped."""
+
+
+@dataclass
+class Tally:
+    """What a stream has read: counts, the first text's ids, a digest of all ids, and where the time went."""
+
+    texts: int = 0
+    tokens: int = 0
+    cut: int = 0
+    empty: int = 0
+    single: int = 0
+    first: list[int] = field(default_factory=list)
+    digest: str = ""
+    seconds: dict[str, float] = field(default_factory=lambda: {"network": 0.0, "reduction": 0.0})
+
+    def notes(self, longest: int) -> tuple[str, ...]:
+        """What the reader of the numbers should know, a sentence each."""
+        said = {
+            f"{_count(self.cut)} cut to the first {longest} tokens.": self.cut,
+            f"{_count(self.empty)} left out, with nothing to read inside.": self.empty,
+            f"{_count(self.single)} left with a single token, which makes no pair.": self.single,
+        }
+        return tuple(sentence for sentence, count in said.items() if count)
+
+
+def _count(texts: int) -> str:
+    return "1 text was" if texts == 1 else f"{texts} texts were"
+
+
+def stream(
+    model: Model,
+    texts: Iterable[str | Sequence[int]],
+    reducers: Sequence[Reducer],
+    layers: int,
+    longest: int,
+    resume: Path | None = None,
+    progress: Progress | None = None,
+) -> Tally:
+    """Run every text through ``layers`` layers of the model and show it to the reducers."""
+    total = len(texts) if isinstance(texts, Sequence) else None
+    settings = _settings(model, reducers, layers, longest)
+    tally = Tally()
+    done, digest = _restore(resume, settings, reducers, tally)
+    saved = time.monotonic()
+    for text in _encoded(model, texts, longest, tally):
+        if tally.texts <= done:  # seen by the run that left the state file
+            if tally.texts == done and tally.digest != digest:
+                raise InputError(
+                    f"The state file {str(resume)!r} was made with other texts; delete it or name another."
+                )
+            continue
+        _show(model, text, reducers, layers, tally)
+        if resume is not None and time.monotonic() - saved > _SAVE_EVERY:
+            _save(resume, settings, reducers, tally)
+            saved = time.monotonic()
+        if progress is not None:
+            progress(tally.texts, total)
+    if tally.texts == 0:
+        raise InputError("There is no text to read: everything given is empty.")
+    if tally.texts < done:
+        raise InputError(f"The state file {str(resume)!r} was made with more texts; delete it or name another.")
+    if resume is not None and tally.texts > done:
+        _save(resume, settings, reducers, tally)
+    return tally
+
+
+def _encoded(model: Model, texts: Iterable[str | Sequence[int]], longest: int, tally: Tally) -> Iterator[Text]:
+    """Texts as ids, cut to ``longest``, with the tally kept."""
+    special = model.tokenizer.special if model.tokenizer else frozenset()
+    size = int(model.stack.config.vocab_size)
+    for text in texts:
+        ids = [] if isinstance(text, str) and not text.strip() else as_ids(text, model.tokenizer)
+        if not ids:
+            tally.empty += 1
+            continue
+        if not 0 <= min(ids) <= max(ids) < size:
+            raise InputError(f"Token ids of {model.name!r} lie between 0 and {size - 1}, but {max(ids)} was given.")
+        tally.cut += len(ids) > longest
+        ids = ids[:longest]
+        tally.first = tally.first or ids
+        tally.texts, tally.tokens, tally.single = (
+            tally.texts + 1,
+            tally.tokens + len(ids),
+            tally.single + (len(ids) < 2),
+        )
+        tally.digest = hashlib.sha256(f"{tally.digest} {ids}".encode()).hexdigest()
+        yield Text(tally.texts - 1, np.asarray(ids), np.asarray([i in special for i in ids]))
+
+
+def _show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int, tally: Tally) -> None:
+    """One text through the network; the time spent in the reducers is set apart from the network's own."""
+    spent = 0.0
+
+    def states(layer: int, x: Any) -> None:
+        nonlocal spent
+        start = time.perf_counter()
+        for reducer in reducers:
+            reducer.states(text, layer, x)
+        spent += time.perf_counter() - start
+
+    def attention(layer: int, A: Any) -> None:
+        nonlocal spent
+        start = time.perf_counter()
+        for reducer in reducers:
+            reducer.attention(text, layer, A)
+        spent += time.perf_counter() - start
+
+    start = time.perf_counter()
+    model.watch(text.ids.tolist(), layers, states, attention)
+    tally.seconds["network"] += time.perf_counter() - start - spent
+    tally.seconds["reduction"] += spent
+
+
+# --- state files -------------------------------------------------------------------------------------------------
+
+
+def _settings(model: Model, reducers: Sequence[Reducer], layers: int, longest: int) -> dict[str, Any]:
+    weights = hashlib.sha256(model.block(0).Q.tobytes()).hexdigest()[:16]  # another model under the same name
+    own = {reducer.name: reducer.settings() for reducer in reducers}
+    return {"model": model.name, "weights": weights, "dtype": model.dtype, "layers": layers, "longest": longest, **own}
+
+
+def _save(path: Path, settings: dict[str, Any], reducers: Sequence[Reducer], tally: Tally) -> None:
+    """Write beside the file, then rename: a run that is killed leaves the previous state whole."""
+    meta = {"settings": settings, "done": tally.texts, "digest": tally.digest, "seconds": tally.seconds}
+    arrays: dict[str, Any] = {f"{r.name}/{key}": value for r in reducers for key, value in r.state().items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with fresh.open("wb") as file:
+        np.savez(file, meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8), **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+
+
+def _restore(path: Path | None, settings: dict[str, Any], reducers: Sequence[Reducer], tally: Tally) -> tuple[int, str]:
+    """How many texts an earlier run has done, and their digest; the reducers are put where it left them."""
+    if path is None or not path.exists():
+        return 0, ""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        meta = json.loads(arrays.pop("meta").tobytes())
+        done, digest, same = int(meta["done"]), str(meta["digest"]), meta["settings"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"The state file {str(path)!r} cannot be read; delete it and start again.") from error
+    if same != json.loads(json.dumps(settings)):
+        raise InputError(f"The state file {str(path)!r} was made with other settings; delete it or name another.")
+    for reducer in reducers:
+        prefix = f"{reducer.name}/"
+        reducer.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
+    tally.seconds.update(meta["seconds"])
+    return done, digest
