@@ -1,0 +1,99 @@
+"""Reading records. A record is somebody else's data: nothing in it is executed, and damage is said in a sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metastable import pieces
+from metastable.dynamics import Dynamics
+from metastable.errors import InputError
+from metastable.record import store
+from metastable.record.folder import DATA, DONE, PROVENANCE, damaged, read_checkpoint, read_provenance
+from metastable.record.layout import PART_OF_DYNAMICS
+from metastable.record.parts import put_together
+from metastable.trajectory import Trajectory
+
+_STATUSES = ("done", "steady", "stopped", "stalled", "diverged")
+
+
+def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = None) -> Trajectory:
+    """Read a record folder.
+
+    Parameters
+    ----------
+    path : path
+        A folder written by ``Trajectory.save``, by ``simulate(out=...)`` or by the command line.
+    partial : bool
+        Read what an unfinished record has so far (its status is then "unfinished") instead of refusing it.
+    dynamics : Dynamics, optional
+        What moved the tokens. Needed only for runs with functions of one's own for parts, which no file can hold.
+
+    Examples
+    --------
+    >>> import tempfile, metastable as ms
+    >>> run = ms.simulate(ms.Dynamics(beta=4.0), ms.initial.sphere(5, 3), t=1.0, save=3)
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     again = load(run.save(place + "/run"))
+    >>> again.dynamics.beta, bool((again.x == run.x).all())
+    (4.0, True)
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise InputError(f"There is no record {str(folder)!r}; give the folder that a run was written to.")
+    if not (folder / PROVENANCE).is_file():
+        raise InputError(f"{str(folder)!r} is no record: it has no {PROVENANCE}.")
+    found = read_provenance(folder)
+    finished = (folder / DONE).is_file()
+    if not finished and not partial:
+        raise InputError(
+            f"The record in {str(folder)!r} is unfinished; run the same command again to finish it, "
+            "or load it with partial=True to see what it has."
+        )
+    try:
+        return _trajectory(folder, found, finished, dynamics)
+    except InputError as error:
+        raise damaged(folder, str(error).rstrip(".")) from error
+    except Exception as error:  # zarr has many ways to say that a store is broken; none may reach the user
+        raise damaged(folder, (str(error).splitlines() or [""])[0][:200] or type(error).__name__) from error
+
+
+def _trajectory(folder: Path, found: dict[str, Any], finished: bool, dynamics: Dynamics | None) -> Trajectory:
+    saved, message = None, str(found["message"])
+    if not finished:
+        point = read_checkpoint(folder, 2**62)
+        if point is None or point.saved == 0:
+            raise InputError("it is unfinished and has no saved tokens yet")
+        saved, message = point.saved, f"Unfinished: t = {point.reached:g} was reached."
+    attributes, arrays = store.read(folder / DATA, saved)
+    times, x = arrays["time"], arrays["x"]
+    if x.ndim < 3 or len(x) != len(times):
+        raise InputError(f"tokens of shape {x.shape} do not fit {len(times)} times")
+    if finished and found["status"] not in _STATUSES:
+        raise InputError(f"its status {found['status']!r} is none that a run can have")
+    chart = (arrays["chart_y"], arrays["chart_refs"]) if "chart_y" in arrays else None
+    valid = pieces.valid_until(times, arrays.get("apart", np.zeros(len(times))))
+    if finished:
+        valid = np.inf if found["valid_until"] is None else float(found["valid_until"])
+    return Trajectory(
+        times,
+        x,
+        dynamics if dynamics is not None else _dynamics(attributes, arrays),
+        found["status"] if finished else "unfinished",
+        message,
+        valid,
+        found["run"],
+        chart,
+        arrays.get("attention"),
+    )
+
+
+def _dynamics(attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> Dynamics | None:
+    if attributes["dynamics"] is None or attributes["custom"]:
+        return None
+    parts = {
+        name.removeprefix(PART_OF_DYNAMICS): array
+        for name, array in arrays.items()
+        if name.startswith(PART_OF_DYNAMICS)
+    }
+    return put_together(attributes["dynamics"], parts)

@@ -1,0 +1,124 @@
+"""The arrays of a record: one zarr v3 group that xarray opens, ``xarray.open_zarr(folder / "data.zarr")``.
+
+Arrays along time are made at full length and filled piece by piece. A missing chunk reads as nan (or -1), and every
+chunk carries a checksum, so damage is seen and never taken for data. Chunks are plain bytes: what an array claims to
+hold must be on the disk, which keeps a forged record from asking for more memory than its own size.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metastable.errors import InputError
+from metastable.record.files import sync
+
+_CHUNK_BYTES = 2**26
+_DTYPES = ("float64", "float32", "int64", "int32")
+
+
+def chunk_length(shape: Sequence[int], itemsize: int) -> int:
+    """Saves per chunk: 24 chunks or more, none beyond 64 MB."""
+    one = max(1, math.prod(shape[1:]) * itemsize)
+    return max(1, min(-(-shape[0] // 24), _CHUNK_BYTES // one))
+
+
+def create(
+    path: Path,
+    attributes: Mapping[str, Any],
+    along_time: Mapping[str, tuple[tuple[str, ...], tuple[int, ...], str]],
+    fixed: Mapping[str, tuple[tuple[str, ...], np.ndarray]],
+) -> None:
+    """Make the group: ``along_time`` arrays (dims, shape, dtype) empty, ``fixed`` arrays (dims, values) whole."""
+    import zarr
+
+    group = zarr.open_group(str(path), mode="w-", zarr_format=3, attributes=dict(attributes))
+    for name, (dims, shape, dtype) in along_time.items():
+        chunk = (chunk_length(shape, np.dtype(dtype).itemsize), *shape[1:])
+        _array(group, name, dims, shape, chunk, dtype)
+    for name, (dims, values) in fixed.items():
+        _array(group, name, dims, values.shape, values.shape, values.dtype.name)[...] = values
+
+
+def _array(group: Any, name: str, dims: Sequence[str], shape: Any, chunk: Any, dtype: str) -> Any:
+    from zarr.codecs import Crc32cCodec
+
+    return group.create_array(
+        name,
+        shape=tuple(shape),
+        chunks=tuple(chunk),
+        dtype=dtype,
+        fill_value=-1 if np.dtype(dtype).kind == "i" else float("nan"),
+        compressors=[Crc32cCodec()],
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=tuple(dims),
+        config={"write_empty_chunks": True},
+    )
+
+
+def open_group(path: Path, mode: str = "r") -> Any:
+    """The group; format 3 only, because format 2 may hold pickled objects."""
+    import zarr
+
+    return zarr.open_group(str(path), mode=mode, zarr_format=3, use_consolidated=False)
+
+
+def write(path: Path, first: int, values: Mapping[str, np.ndarray]) -> None:
+    """Write saves ``first`` and following of the arrays along time, down to the disk."""
+    group = open_group(path, "r+")
+    for name, part in values.items():
+        if len(part) == 0:
+            continue
+        array = group[name].with_config({"write_empty_chunks": True})  # a chunk that is not there means damage
+        array[first : first + len(part)] = part
+        length = array.chunks[0]
+        for k in range(first // length, (first + len(part) - 1) // length + 1):
+            sync(path / name / _chunk_name([k, *[0] * (array.ndim - 1)]))
+
+
+def shorten(path: Path, length: int) -> None:
+    """Cut the arrays along time to what was reached, clear away unfinished chunks, and gather the metadata."""
+    import zarr
+
+    group = open_group(path, "r+")
+    for _, array in group.arrays():
+        if _along_time(array) and array.shape[0] > length:
+            array.resize((length, *array.shape[1:]))
+    for leftover in path.rglob("*.partial"):
+        leftover.unlink(missing_ok=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # gathered metadata is an extension of format 3, which xarray reads
+        zarr.consolidate_metadata(str(path), zarr_format=3)
+
+
+def read(path: Path, length: int | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Attributes and arrays; with ``length`` only so many saves of the arrays along time."""
+    group = open_group(path)
+    arrays = {name: _values(path / name, array, length) for name, array in group.arrays()}
+    return dict(group.attrs), arrays
+
+
+def _values(folder: Path, array: Any, length: int | None) -> np.ndarray:
+    name = folder.name
+    codecs = [type(codec).__name__ for codec in array.metadata.codecs]
+    if codecs != ["BytesCodec", "Crc32cCodec"] or array.dtype.name not in _DTYPES or array.ndim == 0:
+        raise InputError(f"its array {name!r} is stored in a way that records are not")
+    rows = array.shape[0] if length is None or not _along_time(array) else min(length, array.shape[0])
+    least = array.dtype.itemsize * math.prod(array.chunks)
+    for numbers in product(range(-(-rows // array.chunks[0])), *map(range, array.cdata_shape[1:])):
+        chunk = folder / _chunk_name(numbers)
+        if not chunk.is_file() or chunk.stat().st_size < least:
+            raise InputError(f"parts of its array {name!r} are missing")
+    return np.asarray(array[:rows])
+
+
+def _along_time(array: Any) -> bool:
+    return (array.metadata.dimension_names or (None,))[0] == "time"
+
+
+def _chunk_name(numbers: Sequence[int]) -> str:
+    return ".".join(["c", *map(str, numbers)])
