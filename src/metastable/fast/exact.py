@@ -1,0 +1,245 @@
+"""Attention summed over every visible pair, with memory for a block of it only.
+
+    value_i = sum_j A_ij v_j,     log_z_i = log sum_j w_j e^{beta <q_i, k_j>}
+
+| normalise      | A_ij                                             |
+|----------------|--------------------------------------------------|
+| `softmax`      | w_j e^{s_ij} / Z_i                               |
+| `unnormalised` | w_j e^{s_ij} / sum of the visible w (their count)|
+| `hardmax`      | w_j on the highest s_ij, shared between ties     |
+| `sinkhorn`     | doubly stochastic scaling of e^{s_ij}            |
+
+Every mask is an interval of columns per row, so a kernel needs two whole numbers per query and no n x n array.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from metastable.errors import InputError, unknown
+from metastable.fast import pack, threads, tiles
+from metastable.fast.lanes import WIDTH
+from metastable.fast.rows import row_sums, symmetric_sums
+from metastable.fast.vexp import LN2, LOG2E
+
+NORMALISATIONS = ("softmax", "unnormalised", "hardmax", "sinkhorn")
+_PARTS = 8  # private sums of the symmetric kernel, whatever the number of threads: sums come out the same
+_INLINE = 60_000  # pairs below which starting threads costs more than it saves
+# powers of two between the least and the largest possible weight up to which one bound serves a whole row
+_SPAN = {np.dtype(np.float64): 900.0, np.dtype(np.float32): 100.0}
+_WINDOW = re.compile(r"window\(\s*(\d+)\s*(,\s*causal\s*)?\)")
+
+
+class Sums(NamedTuple):
+    """What attention gathers: ``value`` (n, v) and ``log_z`` (n,), the logarithm of each row's sum of weights."""
+
+    value: np.ndarray
+    log_z: np.ndarray
+
+
+class Task(NamedTuple):
+    """One exact sum, with beta * log2(e) in the queries and the visible columns low[i] <= j < high[i]."""
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    weights: np.ndarray | None
+    low: np.ndarray
+    high: np.ndarray
+    dtype: np.dtype
+
+
+def exact(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray | None = None,
+    beta: float = 1.0,
+    *,
+    normalise: str = "softmax",
+    mask: str = "full",
+    weights: np.ndarray | None = None,
+    rows: np.ndarray | None = None,
+) -> Sums:
+    """sum_j A_ij v_j over every visible pair.
+
+    Parameters
+    ----------
+    q, k : arrays (n, d)
+        Queries and keys; the score is beta <q_i, k_j>. All float32 makes the sum float32.
+    v : array (n, v), optional
+        What is summed; the keys when left out.
+    beta : float
+    normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}
+    mask : {"full", "causal", "window(w)", "window(w, causal)"}
+    weights : array (n,), optional
+        Token j counts as weights[j] tokens.
+    rows : array of int, optional
+        Only these queries.
+
+    Examples
+    --------
+    >>> exact(np.eye(2), np.eye(2), beta=2.0).value.round(4).tolist()
+    [[0.8808, 0.1192], [0.1192, 0.8808]]
+    """
+    if normalise not in NORMALISATIONS:
+        raise unknown("normalisation", normalise, NORMALISATIONS)
+    q, k, v, weights = checked(q, k, v, weights)
+    low, high = reach(mask, len(k))
+    if normalise == "sinkhorn":
+        return _sinkhorn(q, k, v, beta, weights, rows, mask)
+    symmetric = mask == "full" and rows is None and (q is k or np.array_equal(q, k))
+    scaled = np.multiply(q if rows is None else q[rows], beta * LOG2E)
+    if rows is not None:
+        low, high = low[rows], high[rows]
+    task = Task(scaled, k, v, weights, low, high, np.result_type(q, k, v))
+    if not all(np.isfinite(a).all() for a in (scaled, k, v)):
+        return Sums(np.full((len(scaled), v.shape[1]), np.nan), np.full(len(scaled), np.nan))
+    if normalise == "hardmax":
+        out, z, _ = _by_tiles(task, hard=True)
+        return Sums((out / z[:, None]).astype(task.dtype), np.log(z))
+    out, z, power = _summed(task, symmetric)
+    log_z = np.log(z) + LN2 * power
+    if normalise == "softmax":
+        return Sums((out / z[:, None]).astype(task.dtype), log_z)
+    with np.errstate(over="ignore"):  # e^{s} of a huge score is inf
+        value = np.ldexp(out / visible_weight(weights, low, high)[:, None], power[:, None])
+        return Sums(value.astype(task.dtype), log_z)
+
+
+def reach(mask: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """First visible column of each row, and the one after the last.
+
+    >>> [a.tolist() for a in reach("window(1)", 4)]
+    [[0, 0, 1, 2], [2, 3, 4, 4]]
+    """
+    i = np.arange(n)
+    found = _WINDOW.fullmatch(mask)
+    if mask == "full":
+        return np.zeros(n, np.int64), np.full(n, n)
+    if mask == "causal":
+        return np.zeros(n, np.int64), i + 1
+    if found:
+        w = int(found[1])
+        return np.maximum(i - w, 0), i + 1 if found[2] else np.minimum(i + w + 1, n)
+    raise unknown("mask", mask, ["full", "causal", "window(8)", "window(8, causal)"])
+
+
+def visible_weight(weights: np.ndarray | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The weight (the number of tokens) that each row sees."""
+    if weights is None:
+        return (high - low).astype(np.float64)
+    before = np.concatenate([[0.0], np.cumsum(weights, dtype=np.float64)])
+    return before[high] - before[low]
+
+
+def checked(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray | None, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """The arrays as floats of shapes that fit, or a sentence."""
+    same = k is q
+    q = _floats(q)
+    k = q if same else _floats(k)
+    v = k if v is None else _floats(v)
+    if q.ndim != 2 or q.shape != k.shape or v.ndim != 2 or len(v) != len(k) or 0 in q.shape:
+        raise InputError(f"Queries and keys must be (n, d) and values (n, v), not {q.shape}, {k.shape} and {v.shape}.")
+    if weights is not None:
+        weights = np.asarray(weights, np.float64)
+        if weights.shape != (len(k),) or not (weights >= 0).all() or not weights.any():
+            raise InputError(f"Weights must be {len(k)} numbers >= 0, not all of them 0.")
+    return q, k, v, weights
+
+
+def _floats(a: np.ndarray) -> np.ndarray:
+    a = np.asarray(a)
+    return a if a.dtype == np.float32 else a.astype(np.float64, copy=False)
+
+
+def _summed(task: Task, symmetric: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(out, z, power): sums and totals of the weights over 2^power, one whole number per row."""
+    longest = np.sqrt(np.einsum("jd,jd->j", task.k, task.k, dtype=np.float64).max())
+    bound = np.ceil(np.sqrt(np.einsum("id,id->i", task.q, task.q, dtype=np.float64)) * longest)  # >= every score
+    if max(task.k.shape[1], task.v.shape[1]) > 3 or not 2 * bound.max() <= _SPAN[task.dtype]:
+        return _by_tiles(task)
+    symmetric = symmetric and task.dtype == np.float64
+    if symmetric:
+        bound = np.full(len(bound), bound.max())
+    width = WIDTH[task.dtype]
+    Q, K = (pack.coordinates(a, 3, task.dtype) for a in (task.q, task.k))
+    S = pack.sources(task.v, task.weights, 4, task.dtype)
+    sums = _symmetric(Q, K, S, bound[0], width) if symmetric else _rows(Q, K, S, task, bound, width)
+    out = sums[1 : 1 + task.v.shape[1], : len(task.q)].T
+    return out, sums[0, : len(task.q)], bound.astype(np.int64)
+
+
+def _symmetric(Q: np.ndarray, K: np.ndarray, S: np.ndarray, shift: float, width: int) -> np.ndarray:
+    parts = 1 if K.shape[1] ** 2 < _INLINE else max(_PARTS, threads.cores())
+    out = np.zeros((parts, *S.shape))
+    threads.share(lambda p: symmetric_sums(Q, K, S, shift, p, parts, out[p], width), parts)
+    return out.sum(axis=0)  # type: ignore[no-any-return]
+
+
+def _rows(Q: np.ndarray, K: np.ndarray, S: np.ndarray, task: Task, shift: np.ndarray, width: int) -> np.ndarray:
+    out = np.zeros((4, len(task.q)))
+    cuts = _pieces(task, 1)
+    threads.share(lambda p: row_sums(Q, K, S, task.low, task.high, shift, *cuts[p], out, width), len(cuts))
+    return out
+
+
+def _pieces(task: Task, step: int) -> list[tuple[int, int]]:
+    pairs = float((task.high - task.low).sum())
+    return threads.pieces(len(task.q), 1 if pairs < _INLINE else 8 * threads.cores(), step)
+
+
+def _by_tiles(task: Task, hard: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    n, width = len(task.k), WIDTH[task.dtype]
+    panel = tiles.VECTORS * width
+    columns = -(-n // panel) * panel
+    Q = pack.upright(task.q, tiles.ROWS, task.dtype)
+    K = pack.panels(np.ascontiguousarray(task.k.T), columns, panel, task.dtype)
+    V = np.zeros((columns, task.v.shape[1]), task.dtype)
+    V[:n] = task.v
+    V = pack.panels(V, V.shape[1], panel, task.dtype)
+    w = pack.aligned((1, columns), task.dtype)
+    w[0, :n] = 1.0 if task.weights is None else task.weights
+    out = pack.aligned((len(Q), len(V) // columns * panel), task.dtype)
+    z, m = np.zeros(len(Q)), np.full(len(Q), -np.inf)
+    run = tiles.hard_sums if hard else tiles.tile_sums
+    cuts = _pieces(task, tiles.ROWS)
+    threads.share(lambda p: run(Q, K, V, w, task.low, task.high, *cuts[p], out, z, m, width), len(cuts))
+    rows = len(task.q)
+    power = np.zeros(rows, np.int64) if hard else m[:rows].astype(np.int64)
+    return out[:rows, : task.v.shape[1]].astype(np.float64), z[:rows], power
+
+
+def _sinkhorn(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    beta: float,
+    weights: np.ndarray | None,
+    rows: np.ndarray | None,
+    mask: str,
+) -> Sums:
+    """Potentials f, g with sum_j e^{s_ij + f_i + g_j} = 1 = sum_i: a potential is one more coordinate of the keys.
+
+    The same iteration as `metastable.normalise.sinkhorn`: columns, then rows, until the rows are right.
+    """
+    if mask != "full" or weights is not None:
+        raise InputError("sinkhorn needs mask='full' and no weights.")
+    ones = np.ones((len(q), 1), q.dtype)
+
+    def log_sums(a: np.ndarray, b: np.ndarray, potential: np.ndarray, values: np.ndarray) -> Sums:
+        wide = np.hstack([beta * a, ones]).astype(q.dtype), np.hstack([b, potential[:, None]]).astype(q.dtype)
+        return exact(*wide, values)
+
+    f = -log_sums(q, k, np.zeros(len(k)), ones).log_z
+    tolerance, most = (1e-12, 2000) if q.dtype == np.float64 else (1e-6, 500)
+    for _ in range(most):
+        g = -log_sums(k, q, f, ones).log_z
+        done = log_sums(q, k, g, v)
+        gap = np.abs(np.expm1(f + done.log_z)).max()
+        f = -done.log_z
+        if not gap > tolerance:
+            break
+    return done if rows is None else Sums(done.value[rows], done.log_z[rows])

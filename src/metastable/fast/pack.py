@@ -1,0 +1,55 @@
+"""Arrays as the kernels want them: padded with zeros, aligned to a cache line."""
+
+from typing import Any
+
+import numpy as np
+
+from metastable.fast.lanes import WIDTH
+
+
+def aligned(shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    """Zeros whose first entry starts a cache line of 64 bytes, so that no vector straddles two lines."""
+    size = np.dtype(dtype).itemsize
+    room = np.zeros(shape[0] * shape[1] + 64 // size, dtype)
+    skip = -(room.ctypes.data // size) % (64 // size)
+    return room[skip : skip + shape[0] * shape[1]].reshape(shape)
+
+
+def padded(n: int, dtype: Any) -> int:
+    """n rounded up to an odd number of vectors: rows of such arrays do not meet in the same cache sets."""
+    width = WIDTH[np.dtype(dtype)]
+    return (-(-n // width) | 1) * width
+
+
+def coordinates(points: np.ndarray, count: int, dtype: Any) -> np.ndarray:
+    """Points (n, d) as ``count`` >= d rows of coordinates, (count, padded n)."""
+    out = aligned((count, padded(len(points), dtype)), dtype)
+    out[: points.shape[1], : len(points)] = points.T
+    return out
+
+
+def sources(values: np.ndarray, weights: np.ndarray | None, count: int, dtype: Any) -> np.ndarray:
+    """The rows (w, w v_1, ..., w v_c) that a kernel sums, (count, padded n)."""
+    out = aligned((count, padded(len(values), dtype)), dtype)
+    w = 1.0 if weights is None else weights
+    out[0, : len(values)] = w
+    out[1 : 1 + values.shape[1], : len(values)] = w * values.T
+    return out
+
+
+def upright(points: np.ndarray, rows: int, dtype: Any) -> np.ndarray:
+    """Points (n, d) with n rounded up to a multiple of ``rows``."""
+    out = aligned((-(-len(points) // rows) * rows, points.shape[1]), dtype)
+    out[: len(points)] = points
+    return out
+
+
+def panels(a: np.ndarray, columns: int, width: int, dtype: Any) -> np.ndarray:
+    """a (r, c) as panels of ``width`` columns below each other, (panels * r, width), c padded to ``columns``."""
+    count = -(-columns // width)
+    out = aligned((count * len(a), width), dtype)
+    wide = out.reshape(count, len(a), width)
+    for p in range(count):
+        part = a[:, p * width : (p + 1) * width]
+        wide[p, :, : part.shape[1]] = part
+    return out

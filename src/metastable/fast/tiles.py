@@ -1,0 +1,178 @@
+"""Exact sums for any number of coordinates, tile by tile.
+
+A tile holds the scores y_ij = <q_i, k_j> (in powers of two) of ROWS queries and COLUMNS keys. Softmax is taken online:
+m_i is the largest score met so far, rounded up to a whole number, and what was summed before is rescaled by the exact
+power 2^{m_old - m_new} when it grows. Nothing overflows, whatever the scores.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from metastable.fast.lanes import LANES, _place, _spread, fill, fma, inlined, kernel, larger, load, magnitude
+from metastable.fast.lanes import reaches, store, top, total, within
+from metastable.fast.vexp import exp2
+
+ROWS, COLUMNS = 64, 128
+HEIGHT, VECTORS = 8, 2
+
+
+@intrinsic  # type: ignore[misc]
+def _multiply_add(typing: Any, a: Any, i: Any, depth: Any, b: Any, k0: Any, j: Any, out: Any, r: Any, c: Any) -> Any:
+    """out[r + u, c + l] += sum_{k < depth} a[i + u, k] b[k0 + k, j + l] for HEIGHT rows u and VECTORS vectors of l."""
+    whole = types.intp
+    width = LANES[a.dtype].width
+    places = [(u, v) for u in range(HEIGHT) for v in range(VECTORS)]
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+        lanes = context.get_value_type(LANES[a.dtype])
+
+        def offset(base: Any, plus: int) -> Any:
+            return builder.add(base, context.get_constant(whole, plus))
+
+        def lanes_at(kind: Any, array: Any, row: Any, column: Any) -> Any:
+            return _place(context, builder, kind, array, row, column)
+
+        sums = {p: cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * lanes.count)) for p in places}
+        for p in places:
+            builder.store(ir.Constant(lanes, [0.0] * lanes.count), sums[p])
+        multiply = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(lanes, [lanes] * 3),
+            f"llvm.fmuladd.v{lanes.count}f{a.dtype.bitwidth}",
+        )
+        with cgutils.for_range(builder, args[2], intp=args[2].type) as loop:
+            right = []
+            for v in range(VECTORS):
+                at = lanes_at(kinds[3], args[3], builder.add(args[4], loop.index), offset(args[5], v * width))
+                right.append(builder.load(at, align=a.dtype.bitwidth // 8))
+            for u in range(HEIGHT):
+                at = builder.bitcast(lanes_at(kinds[0], args[0], offset(args[1], u), loop.index), lanes.element.as_pointer())
+                left = _spread(builder, builder.load(at), lanes)
+                for v in range(VECTORS):
+                    builder.store(builder.call(multiply, [left, right[v], builder.load(sums[u, v])]), sums[u, v])
+        for u, v in places:
+            at = lanes_at(kinds[6], args[6], offset(args[7], u), offset(args[8], v * width))
+            before = builder.load(at, align=a.dtype.bitwidth // 8)
+            builder.store(builder.fadd(before, builder.load(sums[u, v])), at, align=a.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(a, whole, whole, b, whole, whole, out, whole, whole), generate
+
+
+@inlined
+def _scores(Q: Any, i0: int, K: Any, j0: int, columns: int, T: Any, low: Any, high: Any, last: int, width: int) -> None:
+    """T = scores of queries i0 to i0 + ROWS and keys j0 to j0 + columns, -inf where a query may not look."""
+    T[:] = 0.0
+    d, panel = Q.shape[1], VECTORS * width
+    for c in range(0, columns, panel):
+        for r in range(0, ROWS, HEIGHT):
+            _multiply_add(Q, i0 + r, d, K, (j0 + c) // panel * d, 0, T, r, c)
+    for i in range(i0, last):
+        if low[i] > j0 or high[i] < j0 + columns:
+            for c in range(0, columns, width):
+                store(T, i - i0, c, within(load(T, i - i0, c), j0 + c, low[i], high[i], -np.inf))
+
+
+@inlined
+def _row_top(T: Any, r: int, columns: int, width: int) -> float:
+    most = fill(T, -np.inf)
+    for c in range(0, columns, width):
+        most = larger(most, load(T, r, c))
+    return top(most)
+
+
+@inlined
+def _exponentials(T: Any, r: int, columns: int, m: float, w: Any, j0: int, width: int) -> float:
+    """Row r of T becomes w_j 2^{T - m}; returns its sum."""
+    z = fill(T, 0.0)
+    for c in range(0, columns, width):
+        e = exp2(load(T, r, c) - fill(T, m)) * load(w, 0, j0 + c)
+        store(T, r, c, e)
+        z = z + e
+    return total(z)
+
+
+@inlined
+def _gather(T: Any, columns: int, V: Any, n: int, j0: int, i0: int, out: Any, width: int) -> None:
+    """out += T V for the rows and columns of a tile."""
+    panel = VECTORS * width
+    for c in range(0, out.shape[1], panel):
+        for r in range(0, ROWS, HEIGHT):
+            _multiply_add(T, r, columns, V, c // panel * n + j0, 0, out, i0 + r, c)
+
+
+@inlined
+def _raise_top(most: float, i: int, out: Any, z: Any, m: Any) -> None:
+    """Make m_i at least ``most``, and rescale what was summed under the old m_i."""
+    if most > m[i]:
+        shrink = 2.0 ** (m[i] - most)
+        for c in range(out.shape[1]):
+            out[i, c] *= shrink
+        z[i] *= shrink
+        m[i] = most
+
+
+@kernel
+def tile_sums(
+    Q: Any, K: Any, V: Any, w: Any, low: Any, high: Any, first: int, last: int, out: Any, z: Any, m: Any, width: int
+) -> None:
+    """Softmax sums of the queries first to last (first a multiple of ROWS).
+
+    Q (m, d), K (d, n), V (n, v), w (1, n), all padded with zeros; fills z = sum_j w_j 2^{y_ij - m_i}, m, and
+    out (m, v) = sum_j w_j 2^{y_ij - m_i} v_j. They start at 0, -inf and 0.
+    """
+    T = np.empty((ROWS, COLUMNS), Q.dtype)
+    n = w.shape[1]
+    for i0 in range(first, last, ROWS):
+        end = min(i0 + ROWS, last)
+        for j0 in range(low[i0:end].min() // COLUMNS * COLUMNS, high[i0:end].max(), COLUMNS):
+            columns = min(COLUMNS, n - j0)
+            _scores(Q, i0, K, j0, columns, T, low, high, end, width)
+            for i in range(i0, end):
+                _raise_top(np.ceil(_row_top(T, i - i0, columns, width)), i, out, z, m)
+                if m[i] == -np.inf:
+                    T[i - i0] = 0.0
+                else:
+                    z[i] += _exponentials(T, i - i0, columns, m[i], w, j0, width)
+            _gather(T, columns, V, n, j0, i0, out, width)
+
+
+@kernel
+def hard_sums(
+    Q: Any, K: Any, V: Any, w: Any, low: Any, high: Any, first: int, last: int, out: Any, z: Any, m: Any, width: int
+) -> None:
+    """As `tile_sums`, with weight w_j on the highest scores and 0 elsewhere; m is left as each row's highest score.
+
+    Scores within 16 roundings of the largest magnitude count as tied, as in `metastable.normalise.hardmax`.
+    """
+    T = np.empty((ROWS, COLUMNS), Q.dtype)
+    n = w.shape[1]
+    size = np.zeros(ROWS)
+    for i0 in range(first, last, ROWS):
+        end = min(i0 + ROWS, last)
+        begin, stop = low[i0:end].min() // COLUMNS * COLUMNS, high[i0:end].max()
+        size[:] = 0.0
+        for j0 in range(begin, stop, COLUMNS):
+            columns = min(COLUMNS, n - j0)
+            _scores(Q, i0, K, j0, columns, T, low, high, end, width)
+            for i in range(i0, end):
+                m[i] = max(m[i], _row_top(T, i - i0, columns, width))
+                for c in range(0, columns, width):
+                    seen = within(load(T, i - i0, c), j0 + c, low[i], high[i], 0.0)
+                    size[i - i0] = max(size[i - i0], top(magnitude(seen)))
+        for j0 in range(begin, stop, COLUMNS):
+            columns = min(COLUMNS, n - j0)
+            _scores(Q, i0, K, j0, columns, T, low, high, end, width)
+            for i in range(i0, end):
+                bar = fill(T, m[i] - 16.0 * np.finfo(Q.dtype).eps * size[i - i0])
+                for c in range(0, columns, width):
+                    won = reaches(load(T, i - i0, c), bar) * load(w, 0, j0 + c)
+                    store(T, i - i0, c, won)
+                    z[i] += total(won)
+            _gather(T, columns, V, n, j0, i0, out, width)
