@@ -8,5 +8,7 @@ from metastable.models.load import load
 from metastable.models.model import Model
 from metastable.models.probe import Probe, probe, trajectory
 from metastable.models.sinks import sinks
+from metastable.models.spectra import Spectra, spectra
+from metastable.models.texts import texts
 
-__all__ = ["Model", "Probe", "heads", "load", "probe", "sinks", "trajectory"]
+__all__ = ["Model", "Probe", "Spectra", "heads", "load", "probe", "sinks", "spectra", "texts", "trajectory"]

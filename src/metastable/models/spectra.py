@@ -1,0 +1,294 @@
+"""The matrices the theory asks about, read from a model's weights: Fig. 10 of the second paper, Fig. 7 of the first.
+
+What moves tokens is the map O_h V_h of a head (d x d, rank v). Its nonzero eigenvalues are those of the small core
+V_h O_h (v x v), and its eigenvectors are O_h w for eigenvectors w of the core; so the d x d matrix is never formed.
+With phi = O_h w, <Q phi, K phi> = <(Q O) w, (K O) w>: whether (Q, K, O V) is a good triple (Definition 1) is decided
+on the small triple (Q O, K O, V O).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metastable.errors import InputError
+from metastable.models.load import load
+from metastable.models.model import Model
+
+if TYPE_CHECKING:
+    from metastable.models.families import BlockWeights, Norm
+    from metastable.theory.hypotheses import Finding
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """One eigenvector of a head's O V, read through the embedding: the tokens it points to and away from.
+
+    An eigenvector has no sign of its own; ``toward`` is the side with the stronger single token.
+    """
+
+    layer: int
+    head: int
+    eigenvalue: complex
+    toward: tuple[str, ...]
+    away: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectra:
+    """Spectra of every head.
+
+    ``data`` is an ``xarray.Dataset`` over (layer, head), eigenvalues by decreasing modulus:
+
+    - ``ov``: of the map O V, through its core (rank,), complex;
+    - ``value_block``: of the square block of V in the head's own rows and columns, which published figures show;
+    - ``qk``: of the symmetrised score form scale (Q^T K + K^T Q)/2 (form,), real, largest first;
+    - ``beta``: the inverse temperature at which tokens with independent standard coordinates and Q^T K = I would have
+      scores as large, sqrt(d) times the Frobenius norm of that form (the published definition);
+    - ``beta_model``: the same for tokens as long as the model's own norm makes them;
+    - ``along``: <Q phi, K phi> for the unit leading eigenvector phi of O V, nan when that is complex;
+    - ``good``: 1 for a good triple, 0 for none, -1 when rounding could decide; ``margin``: the change of the core
+      (2-norm) that would alter this, negative where the triple is not good.
+    """
+
+    model: Model
+    data: Any
+    triples: dict[tuple[int, int], "Finding"] = field(repr=False)
+    promotions: tuple[Promotion, ...] = field(repr=False)
+
+    @property
+    def good_heads(self) -> list[tuple[int, int]]:
+        """(layer, head) of every good triple."""
+        return [key for key, finding in self.triples.items() if finding.holds]
+
+
+def spectra(name: str | Path | Model, layers: Sequence[int] | None = None, top: int = 2, words: int = 6) -> Spectra:
+    """Eigenvalues, effective temperatures and good triples of every head.
+
+    Parameters
+    ----------
+    name : str, Path or Model
+        What ``metastable.models.load`` takes, or what it returned.
+    layers : sequence of int, optional
+        Which layers, from 0; all when left out, and the one shared block of an ALBERT once.
+    top : int
+        For how many leading eigenvectors of each head to list the tokens they promote.
+    words : int
+        How many tokens to list for each.
+
+    Examples
+    --------
+    >>> from metastable.models import spectra
+    >>> found = spectra("reactions-albert")  # doctest: +SKIP
+    >>> found.data["ov"].shape, found.good_heads  # doctest: +SKIP
+    ((1, 8, 32), [])
+    """
+    model = name if isinstance(name, Model) else load(name)
+    chosen = list(layers) if layers is not None else _distinct(model)
+    rows: list[dict[str, Any]] = []
+    triples: dict[tuple[int, int], Finding] = {}
+    promotions: list[Promotion] = []
+    reader = _reader(model) if top > 0 else None
+    for layer in chosen:
+        block = model.block(layer)
+        length = _squared_length(model, layer)
+        for head in range(block.heads):
+            row, finding, vectors = _head(block, head, length)
+            rows.append(row)
+            triples[layer, head] = finding
+            if reader is not None:
+                promotions += _promotions(model, reader, layer, head, row["ov"], vectors, top, words)
+    return Spectra(model, _dataset(rows, chosen), triples, tuple(promotions))
+
+
+def _distinct(model: Model) -> list[int]:
+    """The layers whose modules differ: one for an ALBERT with one group."""
+    modules = model.family.layers(model.stack)
+    return [i for i, module in enumerate(modules) if module not in modules[:i]]
+
+
+def ov_eigenvalues(block: "BlockWeights", head: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nonzero eigenvalues of O_h V_h by decreasing modulus (v,), and unit eigenvectors as columns (d, v)."""
+    values, w = np.linalg.eig(block.V[head] @ block.O[head])  # core (v, v)
+    order = np.lexsort((-values.imag, -values.real, -np.abs(values)))
+    phi = block.O[head] @ w[:, order]
+    return values[order], phi / np.maximum(np.linalg.norm(phi, axis=0), 1e-300)
+
+
+def value_block_eigenvalues(block: "BlockWeights", head: int) -> np.ndarray:
+    """Eigenvalues of V_h restricted to the head's own columns, (v,): the square block of published figures.
+
+    It depends on the order of coordinates and says nothing about the motion of tokens; kept for comparison.
+    """
+    v, d = block.V.shape[1:]
+    start = min(head * v, d - v)
+    values = np.linalg.eigvals(block.V[head][:, start : start + v])
+    return values[np.lexsort((-values.imag, -values.real, -np.abs(values)))]
+
+
+def qk_eigenvalues(block: "BlockWeights", head: int) -> np.ndarray:
+    """Nonzero eigenvalues of scale (Q^T K + K^T Q)/2, largest first (2k,).
+
+    With B = [Q; K] = (U R)^T the form is U [scale/2 R J R^T] U^T, J swapping the halves: a symmetric core.
+    """
+    Q, K = block.Q[head], block.K[head]
+    k, d = Q.shape
+    if 2 * k >= d:
+        form = Q.T @ K
+        return np.linalg.eigvalsh(block.scale * (form + form.T) / 2.0)[::-1]
+    R: Any = np.linalg.qr(np.concatenate([Q, K]).T, mode="r")  # (2k, 2k)
+    swapped = np.concatenate([R[:, k:], R[:, :k]], axis=1)
+    return np.asarray(np.linalg.eigvalsh(block.scale * (swapped @ R.T) / 2.0)[::-1])
+
+
+def _head(block: "BlockWeights", head: int, length: float) -> tuple[dict[str, Any], "Finding", np.ndarray]:
+    from metastable.theory.hypotheses import good_triple
+
+    values, vectors = ov_eigenvalues(block, head)
+    qk = qk_eigenvalues(block, head)
+    Q, K, V, O = block.Q[head], block.K[head], block.V[head], block.O[head]
+    finding = good_triple(Q @ O, K @ O, V @ O)
+    d = Q.shape[1]
+    phi = vectors[:, 0].real
+    beta = float(np.sqrt(d) * np.linalg.norm(qk))
+    row = {
+        "ov": values,
+        "value_block": value_block_eigenvalues(block, head),
+        "qk": qk,
+        "beta": beta,
+        "beta_model": beta * length / d,
+        "along": float((Q @ phi) @ (K @ phi)) if values[0].imag == 0.0 else float("nan"),
+        "good": {True: 1, False: 0, None: -1}[finding.holds],
+        "margin": finding.margin,
+    }
+    return row, finding, vectors
+
+
+def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> Any:
+    import xarray
+
+    axes = {"ov": ("rank",), "value_block": ("rank",), "qk": ("form",)}
+    variables = {}
+    for key in rows[0]:
+        values = np.array([row[key] for row in rows])
+        variables[key] = (("layer", "head", *axes.get(key, ())), values.reshape(len(layers), -1, *values.shape[1:]))
+    return xarray.Dataset(variables, {"layer": layers})
+
+
+def _squared_length(model: Model, layer: int) -> float:
+    """Mean squared length of the tokens that enter attention, for unit variance before the norm's gain and bias."""
+    from metastable.models.families.parts import layer_norm
+
+    block = model.block(layer)
+    if block.order == "pre":
+        norm: Norm = block.attention_norm
+    elif layer > 0 or model.family.shared:  # a post-norm layer reads what the layer before it has normed
+        norm = model.block(max(layer - 1, 0)).mlp_norm
+    else:
+        norm = layer_norm(model.stack.embeddings.LayerNorm)
+    return float((norm.gain**2).sum() + (0.0 if norm.bias is None else (norm.bias**2).sum()))
+
+
+# --- tokens behind eigenvectors ------------------------------------------------------------------------------------
+
+
+def _reader(model: Model) -> np.ndarray:
+    """The (un)embedding (vocabulary, d), with the final norm's gain where the model reads tokens out through one."""
+    embedding = model.embedded()
+    final = model.family.final_norm(model.stack)
+    return embedding if final is None else embedding * final.weight.detach().double().cpu().numpy()
+
+
+def _promotions(
+    model: Model,
+    reader: np.ndarray,
+    layer: int,
+    head: int,
+    values: np.ndarray,
+    vectors: np.ndarray,
+    top: int,
+    words: int,
+) -> list[Promotion]:
+    leading = [i for i in range(len(values)) if values[i].imag >= 0.0][:top]  # one of each conjugate pair
+    scores = reader @ vectors[:, leading].real  # (vocabulary, top)
+    found = []
+    for column, i in enumerate(leading):
+        order = np.argsort(-scores[:, column], kind="stable")
+        first, last = order[:words], order[::-1][:words]
+        if abs(scores[last[0], column]) > abs(scores[first[0], column]):
+            first, last = last, first
+        found.append(Promotion(layer, head, complex(values[i]), _named(model, first), _named(model, last)))
+    return found
+
+
+def _named(model: Model, ids: np.ndarray) -> tuple[str, ...]:
+    if model.tokenizer is None:
+        return tuple(f"<{i}>" for i in ids)
+    return tuple(model.tokenizer.words([int(i) for i in ids]))
+
+
+# --- a head's V for the simulator ----------------------------------------------------------------------------------
+
+
+def value_matrix(name: str | Path | Model, head: int, layer: int = 0, top: int | None = None) -> np.ndarray:
+    """A head's value map as the simulator's V: O V itself (d, d), or a small matrix with its leading eigenvalues.
+
+    Parameters
+    ----------
+    head, layer : int
+        Which head, from 0.
+    top : int, optional
+        Size of a real matrix with the ``top`` leading eigenvalues of O V, complex ones in conjugate pairs; when a
+        pair would not fit, the next real eigenvalue takes the last place.
+
+    Examples
+    --------
+    >>> from metastable.models.spectra import value_matrix
+    >>> value_matrix("reactions-albert", head=4, top=3).shape  # doctest: +SKIP
+    (3, 3)
+    """
+    from metastable.weights import from_eigenvalues
+
+    model = name if isinstance(name, Model) else load(name)
+    block = model.block(layer)
+    if not 0 <= head < block.heads:
+        raise InputError(f"{model.name!r} has heads 0 to {block.heads - 1}, not {head}.")
+    if top is None:
+        return block.O[head] @ block.V[head]
+    values = ov_eigenvalues(block, head)[0]
+    if not 1 <= top <= len(values):
+        raise InputError(
+            f"A head of {model.name!r} has {len(values)} eigenvalues; top must lie between 1 and that, not {top}."
+        )
+    chosen: list[complex] = []
+    for value in values[values.imag >= 0.0]:
+        pair = [complex(value)] if value.imag == 0.0 else [complex(value), complex(value.conjugate())]
+        if len(chosen) + len(pair) <= top:
+            chosen += pair
+    if len(chosen) < top:
+        raise InputError(f"Head {head} has no {top} leading eigenvalues that make a real matrix; try top={top - 1}.")
+    return from_eigenvalues(chosen)
+
+
+def from_spec(spec: str) -> np.ndarray:
+    """The matrix behind ``model:NAME/head=4/top=3`` (also ``/layer=2``), as the command line writes it.
+
+    Examples
+    --------
+    >>> from_spec("model:reactions-albert/head=4/top=3").shape  # doctest: +SKIP
+    (3, 3)
+    """
+    parts = spec.removeprefix("model:").split("/")
+    options: dict[str, int] = {}
+    while len(parts) > 1 and "=" in parts[-1]:
+        key, _, value = parts.pop().partition("=")
+        if key not in ("head", "layer", "top") or not value.isdigit():
+            raise InputError(
+                f"{spec!r} has the part {key}={value}; write model:NAME/head=4/layer=0/top=3 in whole numbers."
+            )
+        options[key] = int(value)
+    if "head" not in options:
+        raise InputError(f"{spec!r} names no head; write model:NAME/head=4, with /layer=0 and /top=3 as needed.")
+    return value_matrix("/".join(parts), **options)  # type: ignore[arg-type]
