@@ -3,7 +3,8 @@
 `PLOTS` names the pictures of a run that `Trajectory.plot` and the command line can draw.
 """
 
-from metastable.plots.attention import attention_clouds, attention_maps, heatmap
+from metastable.plots.attention import attention_maps, heatmap
+from metastable.plots.clouds import attention_clouds
 from metastable.plots.colours import identity_colours
 from metastable.plots.files import save_figure
 from metastable.plots.film import animate

@@ -1,10 +1,9 @@
-"""Attention: matrices as heat maps, and clouds of keys and queries joined by it."""
+"""Attention and other matrices as heat maps."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -12,9 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
-from metastable.plots.projection import principal
-from metastable.plots.spaces import limits
-from metastable.plots.style import DIVERGING, FAINT, HEAT, KEYS, QUERIES, panels, paper
+from metastable.plots.style import DIVERGING, HEAT, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -56,8 +53,8 @@ def heatmap(
     Examples
     --------
     >>> fig = heatmap([[1.0, -0.5], [-0.5, 1.0]], diverging=True, low=-1, high=1, bar="correlation")
-    >>> len(fig.axes)  # the map and its colour bar
-    2
+    >>> fig.axes[0].images[0].get_clim()
+    (-1.0, 1.0)
     """
     values = np.atleast_2d(np.asarray(matrix, dtype=float))
     finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
@@ -65,7 +62,7 @@ def heatmap(
     bottom = low if low is not None else (-reach if diverging else float(finite.min()))
     top = high if high is not None else (reach if diverging else float(finite.max()))
     tall = float(np.clip(values.shape[0] / values.shape[1], 0.45, 1.3))
-    figure, (panel,) = panels(ax, 1, 3.2, 0.85 * tall, 0.4)
+    figure, (panel,) = panels(ax, 1, 3.2, 0.74 * tall, 0.3)
     norm = Normalize(bottom, top if top > bottom else bottom + 1.0)
     image = _image(panel, values, norm, DIVERGING if diverging else HEAT)
     panel.set(xlabel=xlabel, ylabel=ylabel, title=title)
@@ -166,111 +163,3 @@ def _bar(figure: Figure, image: AxesImage, axes: Sequence[Axes], words: str) -> 
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(length=1.5)
     bar.set_label(words)
-
-
-@paper()
-def attention_clouds(
-    keys: ArrayLike,
-    queries: ArrayLike,
-    attention: ArrayLike,
-    *,
-    titles: Sequence[str] | None = None,
-    names: tuple[str, str] = ("$Kx_j$", "$Qx_i$"),
-    columns: int | None = None,
-    ax: Axes | Sequence[Axes] | None = None,
-) -> Figure:
-    """Draw the clouds of keys (green) and queries (purple), joined by lines of width P_ij.
-
-    This is figure 4 of the second paper: lines that gather on few keys show attention of low rank. One-dimensional
-    clouds are drawn as two rows, clouds beyond the plane on their two principal directions.
-
-    Parameters
-    ----------
-    keys, queries
-        K x and Q x, (n, k), or (m, n, k) for m panels.
-    attention
-        P, (n, n) or (m, n, n): row i belongs to query i.
-    titles
-        One per panel, for example times.
-    names
-        What keys and queries are called in the legend.
-    columns
-        Panels in a row.
-    ax
-        Existing axes, one per panel.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.random.default_rng(0).normal(size=(5, 2))
-    >>> fig = attention_clouds(x, x + 1, np.full((5, 5), 0.2))
-    >>> len(fig.axes[0].collections)  # the lines, the keys, the queries
-    3
-    """
-    P, y, q = (np.asarray(a, dtype=float) for a in (attention, keys, queries))
-    P, y, q = (a[None] if a.ndim == 2 else a for a in (P, y, q))
-    if not (len(P) == len(y) == len(q) and y.shape == q.shape and P.shape[1:] == (y.shape[1], y.shape[1])):
-        raise InputError(
-            f"Clouds need keys and queries (m, n, k) and attention (m, n, n), but shapes {y.shape}, {q.shape} and "
-            f"{P.shape} were given."
-        )
-    figure, axes = panels(ax, len(P), 2.0, 1.0, 0.35, columns=columns)
-    for k, panel in enumerate(axes):
-        _clouds(panel, *_flat(y[k], q[k]), P[k], names)
-        panel.set_title(titles[k] if titles is not None else "")
-        if y.shape[-1] > 2:
-            panel.set(xlabel="principal axis 1", ylabel="principal axis 2")
-    handles, words = axes[0].get_legend_handles_labels()
-    if ax is None:
-        figure.legend(handles, words, loc="outside lower center", ncols=2, markerscale=1.3)
-    else:
-        axes[0].legend(loc="best")
-    return figure
-
-
-def _flat(keys: Floats, queries: Floats) -> tuple[Floats, Floats]:
-    """Keys and queries (n, k) as points (n, 2)."""
-    if keys.shape[1] == 1:
-        rows = np.ptp(np.concatenate([keys, queries])) or 1.0
-        up = np.full(len(keys), 0.25 * rows)
-        return np.stack([keys[:, 0], up], axis=1), np.stack([queries[:, 0], -up], axis=1)
-    if keys.shape[1] == 2:
-        return keys, queries
-    seen = principal(np.concatenate([keys, queries]))
-    return seen.see(keys), seen.see(queries)
-
-
-def _clouds(panel: Axes, keys: Floats, queries: Floats, P: Floats, names: tuple[str, str]) -> None:
-    i, j = np.nonzero(P > 0.004)  # thinner lines than this cannot be seen
-    order = np.argsort(P[i, j])
-    i, j = i[order], j[order]
-    lines = LineCollection(
-        list(np.stack([queries[i], keys[j]], axis=1)),  # (lines, 2, 2)
-        linewidths=2.6 * P[i, j],
-        colors="#3C4450",
-        alpha=0.55,
-        zorder=2,
-        rasterized=len(i) > 20_000,
-    )
-    panel.add_collection(lines, autolim=False)
-    for points, colour, name, zorder in ((keys, KEYS, names[0], 4), (queries, QUERIES, names[1], 3)):
-        panel.scatter(
-            points[:, 0],
-            points[:, 1],
-            s=14,
-            color=colour,
-            edgecolors="white",
-            linewidths=0.35,
-            zorder=zorder,
-            label=name,
-        )
-    centre, half = limits(np.concatenate([keys, queries]))
-    panel.set(xlim=(centre[0] - half[0], centre[0] + half[0]), ylim=(centre[1] - half[1], centre[1] + half[1]))
-    if (keys[:, 1] == keys[0, 1]).all() and (queries[:, 1] == queries[0, 1]).all():  # two rows
-        panel.set(ylim=(1.35 * queries[0, 1], 1.35 * keys[0, 1]) if keys[0, 1] > queries[0, 1] else None, yticks=[])
-    panel.set_box_aspect(1)
-    panel.locator_params(nbins=4)
-    panel.axhline(0, color=FAINT, lw=0.6, zorder=0)
-    panel.axvline(0, color=FAINT, lw=0.6, zorder=0)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(True)

@@ -15,7 +15,7 @@ from metastable.plots.style import INK
 Floats = NDArray[np.float64]
 
 # Limits of the panel in units of the box's half-width: room for the scales at the left and below.
-ACROSS, UPRIGHT = (-2.05, 1.6), (-2.05, 1.52)
+ACROSS, UPRIGHT = (-2.05, 1.6), (-1.95, 1.52)
 
 
 def draw_box(ax: Axes, camera: Camera, centre: Floats, half: Floats, letters: Sequence[str]) -> None:

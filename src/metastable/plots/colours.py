@@ -117,12 +117,21 @@ def _from_array(motion: Motion, values: NDArray[Any]) -> Any:
 
 
 def tracked_identity(motion: Motion) -> NDArray[np.int_]:
-    """Cluster identities (T, n), the same as `Trajectory.observe("cluster_identities")` at its default tolerance."""
-    from metastable.observables import cluster_labels, track
-    from metastable.observables.of_run import default_tolerance
+    """Cluster identities (T, n) of a run, for clusters as the eye sees them.
 
-    geometry = "sphere" if motion.sphere else "euclidean"
-    return track(cluster_labels(motion.x, default_tolerance(motion, geometry), geometry), motion.t).identities
+    Tokens are linked within a fifth of the spacing that as many evenly spread tokens would have, at most 0.1 of the
+    radius: dots that touch on paper. Counts at the observables' finer tolerance are in "cluster_identities", which may
+    be given as colours instead.
+    """
+    from metastable.observables import cluster_labels, track
+
+    start, largest = motion.x[0], float(np.abs(motion.x[0]).max()) or 1.0
+    away = np.linalg.norm(start / largest - (start / largest).mean(axis=0), axis=1)  # scaled: squares may overflow
+    radius = 1.0 if motion.sphere else largest * float(np.sqrt((away**2).mean()))
+    spacing = 2.5 * motion.n ** (-1 / max(1, motion.d - motion.sphere))
+    tolerance = min(0.2 * spacing, 0.1) * (radius or 1.0)
+    labels = cluster_labels(motion.x, tolerance, "sphere" if motion.sphere else "euclidean")
+    return track(labels, motion.t).identities
 
 
 def paler(colours: Floats, amount: Floats | float) -> Floats:

@@ -1,7 +1,10 @@
 """Films of moving tokens: MP4 for browsers, GIF for everything else."""
 
 import os
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,7 +94,7 @@ def animate(
         still: dict[str, Any] = {"motion": motion, "seen": seen, "colours": colours, "pixels": pixels}
         shoot: Shoot = partial(_frames, **still, trail=trail, first=first is not None)
         if part.suffix == ".mp4":
-            _write_mp4(part, shoot(times), pixels, fps)
+            _write_mp4(part, shoot, times, pixels, fps)
         else:
             _write_gif(part, shoot, times, colours, pixels, fps)
     return Path(path)
@@ -172,33 +175,12 @@ def _trails(lines: LineCollection, motion: Motion, seen: View, colours: Floats, 
     lines.set_color(tints.reshape(-1, 4))
 
 
-def _write_mp4(part: Path, film: Iterator[Frame], pixels: tuple[int, int], fps: int) -> None:
-    import imageio_ffmpeg
-
+def _write_mp4(part: Path, shoot: Shoot, times: Floats, pixels: tuple[int, int], fps: int) -> None:
     # Colours are converted and labelled as BT.709, which browsers assume; `faststart` lets them play while loading.
-    options = ["-crf", "19", "-preset", "veryfast", "-movflags", "+faststart", "-fflags", "+bitexact"]
+    options = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "19", "-preset", "veryfast"]
     options += ["-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709"]
-    options += ["-color_primaries", "bt709", "-color_trc", "bt709", "-map_metadata", "-1"]
-    writer = imageio_ffmpeg.write_frames(
-        str(part),
-        pixels,
-        pix_fmt_in="rgba",
-        pix_fmt_out="yuv420p",
-        fps=fps,
-        codec="libx264",
-        quality=None,
-        macro_block_size=2,
-        ffmpeg_log_level="error",
-        output_params=options,
-    )
-    writer.send(None)
-    try:
-        for frame in film:
-            writer.send(frame)
-    finally:
-        writer.close()
-    if part.stat().st_size == 0:
-        raise OSError("the encoder wrote nothing")
+    options += ["-color_primaries", "bt709", "-color_trc", "bt709", "-movflags", "+faststart"]
+    _encode(part, shoot(times), pixels, fps, options)
 
 
 def _write_gif(part: Path, shoot: Shoot, times: Floats, colours: Floats, pixels: tuple[int, int], fps: int) -> None:
@@ -211,15 +193,49 @@ def _write_gif(part: Path, shoot: Shoot, times: Floats, colours: Floats, pixels:
     for k, picture in enumerate(sample):
         strip.paste(picture, (0, k * pixels[1]))
     strip.paste(_swatches(colours, (pixels[0], pixels[1] // 2)), (0, pixels[1] * len(sample)))
-    palette = strip.quantize(256, method=Image.Quantize.MEDIANCUT)
-    table = np.array(palette.getpalette()).reshape(-1, 3)
-    table[table.sum(axis=1).argmax()] = 255  # averaging leaves the paper a little grey
-    palette.putpalette(table.ravel().tolist())
-    film = (
-        Image.fromarray(frame[..., :3]).quantize(palette=palette, dither=Image.Dither.NONE) for frame in shoot(times)
-    )
-    head = next(film)
-    head.save(part, format="GIF", save_all=True, append_images=film, duration=round(1000 / fps), loop=0, disposal=1)
+    table = np.zeros((256, 3), dtype=np.uint8)
+    found = np.array(strip.quantize(255, method=Image.Quantize.MEDIANCUT).getpalette(), dtype=np.uint8).reshape(-1, 3)
+    table[: min(255, len(found))] = found[:255]
+    table[255] = 255  # the paper itself
+    palette = part.with_suffix(".png")
+    try:
+        Image.fromarray(table.reshape(16, 16, 3)).save(palette)
+        options = ["-i", str(palette), "-lavfi", "[0:v][1:v]paletteuse=dither=none:diff_mode=rectangle", "-loop", "0"]
+        _encode(part, shoot(times), pixels, fps, options)
+    finally:
+        palette.unlink(missing_ok=True)
+
+
+def _encode(part: Path, film: Iterator[Frame], pixels: tuple[int, int], fps: int, options: list[str]) -> None:
+    """Pipe pictures through ffmpeg into a file; raises OSError with its last words when it fails.
+
+    imageio-ffmpeg provides the program. Its own writer is not used: it forks with Python code in the child, which can
+    lock up a process that has threads, and JAX always has.
+    """
+    import imageio_ffmpeg
+
+    source = ["-f", "rawvideo", "-pix_fmt", "rgba", "-s", f"{pixels[0]}x{pixels[1]}", "-r", str(fps), "-i", "-"]
+    same_bytes = ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact"]
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *source, *options, *same_bytes, str(part)]
+    with tempfile.TemporaryFile() as said:
+        # A process group of its own: Ctrl-C reaches Python alone, which then stops the encoder and cleans up.
+        encoder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said, process_group=0)
+        assert encoder.stdin is not None
+        try:
+            with suppress(BrokenPipeError):  # it gave up: its words follow
+                for frame in film:
+                    encoder.stdin.write(frame)
+                encoder.stdin.close()
+            code = encoder.wait()
+        finally:
+            encoder.kill()
+            encoder.wait()
+            with suppress(BrokenPipeError):
+                encoder.stdin.close()
+        if code != 0 or part.stat().st_size == 0:
+            said.seek(0)
+            words = said.read().decode(errors="replace").strip().splitlines()
+            raise OSError(words[-1] if words else f"the encoder stopped with code {code}")
 
 
 def _swatches(colours: Floats, size: tuple[int, int]) -> Any:

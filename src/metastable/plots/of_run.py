@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
-from metastable.plots import attention, histograms, polytope, snapshots, spectrum, trajectories
+from metastable.plots import attention, clouds, histograms, polytope, snapshots, spectrum, trajectories
 from metastable.plots import series as lines
 from metastable.plots.motion import pick, read_motion
 from metastable.plots.style import footnote
@@ -92,7 +92,7 @@ def draw_clouds(run: Any, o: Choices) -> Figure:
         keys.append(motion.x[k] if K is None else motion.x[k] @ K.T)
         queries.append(motion.x[k] if Q is None else motion.x[k] @ Q.T)
     letter = motion.letter
-    figure = attention.attention_clouds(
+    figure = clouds.attention_clouds(
         np.stack(keys),
         np.stack(queries),
         P,
@@ -151,9 +151,21 @@ def draw_hyperplanes(run: Any, o: Choices) -> Figure:
     kept = kept if len(kept) else np.arange(min(1, len(spectrum_)))
     names = [rf"$\lambda$ = {value.real:.3g}" for value in spectrum_[kept]]
     word = rf"$\varphi_j^*({motion.letter}_i)$"
-    figure = lines.projections(motion.t, values[..., kept], names=names, ylabel=word)
-    footnote(figure, ", ".join(filter(None, ["mean and standard deviation over tokens", motion.note])))
+    gathered = _gathered(values[-1][:, kept])
+    figure = lines.projections(motion.t, values[..., kept], groups=gathered, names=names, ylabel=word)
+    footnote(figure, ", ".join(filter(None, ["mean and standard deviation of each group of tokens", motion.note])))
     return figure
+
+
+def _gathered(values: NDArray[np.float64]) -> NDArray[np.int_]:
+    """Which of at most three values each token's coordinates (n, k) have gathered at, (n, k); else all one group."""
+    groups = np.zeros(values.shape, dtype=int)
+    for k, column in enumerate(values.T):
+        order = np.argsort(column)
+        cuts = np.flatnonzero(np.diff(column[order]) > 0.05 * (np.ptp(column) or 1.0))
+        if len(cuts) <= 2:  # Theorem 4.1: at most three hyperplanes
+            groups[order, k] = np.searchsorted(cuts, np.arange(len(column)), side="left")
+    return groups
 
 
 def draw_eigenvalues(run: Any, o: Choices) -> Figure:

@@ -109,6 +109,7 @@ def projections(
     *,
     spread: str = "std",
     split: bool = False,
+    groups: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     ylabel: str = r"$\varphi_j^*(z_i)$",
     levels: Sequence[float] = (),
@@ -129,8 +130,11 @@ def projections(
         "std": one standard deviation to each side; "range": from the smallest to the largest.
     split
         Two panels: directions whose mean ends positive above, negative below.
+    groups
+        Whole-number labels (n,), or (n, k) when they differ by direction, for tokens that gather at several values:
+        a line and a shade for each group. All tokens together when None.
     names
-        One per direction, for a legend; without it only a few directions get one.
+        One per direction, for a legend.
     ylabel
         Words for the vertical axis.
     levels
@@ -158,24 +162,31 @@ def projections(
         )
     if names is not None and len(names) != y.shape[2]:
         raise InputError(f"There are {y.shape[2]} directions but {len(names)} names; give one name per direction.")
-    mean = y.mean(axis=1)  # (T, k)
-    if spread == "std":
-        low, high = mean - y.std(axis=1), mean + y.std(axis=1)
-    else:
-        low, high = y.min(axis=1), y.max(axis=1)
-    up = np.nan_to_num(mean[-1]) >= 0
-    groups = [np.flatnonzero(up), np.flatnonzero(~up)] if split else [np.arange(y.shape[2])]
-    figure, axes = panels(ax, len(groups), 3.4, 0.4 if split else 0.62, 0.3, columns=1)
+    labels = np.zeros(y.shape[1:], dtype=int) if groups is None else np.asarray(groups)
+    labels = np.broadcast_to(labels[:, None] if labels.ndim == 1 else labels, y.shape[1:])  # (n, k)
+    up = np.nan_to_num(y[-1].mean(axis=0)) >= 0
+    rows = [np.flatnonzero(up), np.flatnonzero(~up)] if split else [np.arange(y.shape[2])]
+    figure, axes = panels(ax, len(rows), 3.4, 0.4 if split else 0.62, 0.3, columns=1)
     colours = list(cycle(y.shape[2]))
-    for panel, group in zip(axes, groups):
-        for k in group.tolist():
-            panel.fill_between(when, low[:, k], high[:, k], color=colours[k], alpha=0.16, lw=0)
-            panel.plot(when, mean[:, k], color=colours[k], lw=1.2, label=names[k] if names is not None else "")
-        for level in levels if not split else [c for c in levels if (c >= 0) == (panel is axes[0])]:
+    for panel, row in zip(axes, rows):
+        for k in row.tolist():
+            name = names[k] if names is not None else ""
+            for group in np.unique(labels[:, k]):
+                _mean_and_spread(panel, when, y[:, labels[:, k] == group, k], spread, colours[k], name)
+                name = ""  # once in the legend
+        for level in [c for c in levels if not split or (c >= 0) == (panel is axes[0])]:
             panel.axhline(level, color=INK, lw=0.7, ls=(0, (4, 2)), zorder=1.5)
         panel.axhline(0.0, color=FAINT, lw=0.6, zorder=0)
         panel.set(ylabel=ylabel, xlim=(when[0], when[-1] if when[-1] > when[0] else when[0] + 1))
-        if names is not None and len(group):
-            panel.legend(loc="best", ncols=min(4, len(group)))
+        if names is not None and len(row):
+            panel.legend(loc="best", ncols=min(4, len(row)))
     axes[-1].set_xlabel("time $t$")
     return figure
+
+
+def _mean_and_spread(panel: Axes, t: Floats, y: Floats, spread: str, colour: Any, name: str) -> None:
+    """Mean over tokens of y (T, m) as a line, its spread as a shade."""
+    mean = y.mean(axis=1)
+    low, high = (mean - y.std(axis=1), mean + y.std(axis=1)) if spread == "std" else (y.min(axis=1), y.max(axis=1))
+    panel.fill_between(t, low, high, color=colour, alpha=0.16, lw=0)
+    panel.plot(t, mean, color=colour, lw=1.2, label=name)

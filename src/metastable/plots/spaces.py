@@ -177,7 +177,7 @@ def _box(motion: Motion, shown: Floats, camera: Camera) -> View:
         return flat, height / np.sqrt(3.0)
 
     letters = tuple(f"${motion.letter}_{k}$" for k in (1, 2, 3))
-    return View("box", place, lambda ax: box.draw_box(ax, camera, centre, half, letters), 0.45, (2.3, 0.97, 0.2))
+    return View("box", place, lambda ax: box.draw_box(ax, camera, centre, half, letters), 0.45, (2.3, 0.95, 0.2))
 
 
 def _cloud(motion: Motion, shown: Floats) -> View:
