@@ -81,9 +81,7 @@ def sizes_of(labels: Any) -> Ints:
 def _labels(labels: Any) -> Ints:
     array = np.asarray(labels)
     if array.ndim < 1 or array.shape[-1] == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise InputError(
-            f"Labels must be whole numbers (..., n) with n >= 1, not {array.dtype} {array.shape}."
-        )
+        raise InputError(f"Labels must be whole numbers (..., n) with n >= 1, not {array.dtype} {array.shape}.")
     if array.size and (array.min() < 0 or array.max() >= array.shape[-1]):
         raise InputError(f"Labels must lie between 0 and n - 1 = {array.shape[-1] - 1}.")
     return array.astype(np.int64)

@@ -121,9 +121,7 @@ def dissipation(x: Any, velocity: Any, beta: Any, normalise: str = "softmax", fo
     if normalise != "softmax":
         raise unknown("normalisation with a gradient flow", normalise, ["softmax", "unnormalised"])
     if len(A) > 1:
-        raise InputError(
-            f"With softmax the energy law holds for one head, not {len(A)}; use energy_rate instead."
-        )
+        raise InputError(f"With softmax the energy law holds for one head, not {len(A)}; use energy_rate instead.")
     log_z = np.empty(speed.shape)
     keys = np.swapaxes(x @ A[0].T, -1, -2)  # (b, d, n)
     for some, rows in pieces(len(x), x.shape[-2], x.shape[-2]):
@@ -143,12 +141,17 @@ def _sum_of_exponentials(x: Floats, beta: Floats, A: Floats) -> tuple[Floats, Fl
     """``shift, total`` (b,) with sum_hij e^{beta <x_i, A_h x_j>} = e^shift total."""
     shift, total = np.full(len(x), -np.inf), np.zeros(len(x))
     for head in A:
-        keys = np.swapaxes(x @ head.T, -1, -2)  # (b, d, n)
+        keys = beta[:, None, None] * np.swapaxes(x @ head.T, -1, -2)  # (b, d, n)
+        symmetric = np.array_equal(head, head.T)  # then pairs right of the diagonal block stand for two
         for some, rows in pieces(len(x), x.shape[-2], x.shape[-2]):
-            s = beta[some, None, None] * (x[some, rows] @ keys[some])  # (b, r, n)
+            s = x[some, rows] @ keys[some, :, rows.start if symmetric else 0 :]  # (b, r, c)
             high = np.maximum(shift[some], s.max(axis=(-1, -2)))
-            total[some] = total[some] * np.exp(shift[some] - high)
-            total[some] += np.exp(s - high[:, None, None]).sum(axis=(-1, -2))
+            s -= high[:, None, None]
+            np.exp(s, out=s)
+            total[some] *= np.exp(shift[some] - high)
+            total[some] += s.sum(axis=(-1, -2))
+            if symmetric:
+                total[some] += s[..., rows.stop - rows.start :].sum(axis=(-1, -2))
             shift[some] = high
     return shift, total
 
@@ -186,21 +189,15 @@ def _prepared(x: Any, beta: Any, form: Any) -> tuple[Floats, Floats, Floats, tup
     try:
         b = np.broadcast_to(b, lead).reshape(-1)
     except ValueError as error:
-        raise InputError(
-            f"beta has shape {b.shape}, which does not run along the leading axes {lead}."
-        ) from error
+        raise InputError(f"beta has shape {b.shape}, which does not run along the leading axes {lead}.") from error
     A = np.eye(d)[None] if form is None else np.asarray(form, dtype=np.float64)
     A = A[None] if A.ndim == 2 else A
     if A.ndim != 3 or A.shape[1:] != (d, d) or not np.isfinite(A).all():
-        raise InputError(
-            f"The form Q^T K must be finite and (d, d) or (h, d, d) with d = {d}, not {np.shape(form)}."
-        )
+        raise InputError(f"The form Q^T K must be finite and (d, d) or (h, d, d) with d = {d}, not {np.shape(form)}.")
     largest = np.abs(x).max(initial=0.0), np.abs(A).max(initial=0.0), np.abs(b).max(initial=0.0)
     with np.errstate(divide="ignore"):  # log 0: an exponent of 0 does no harm
         if 2.0 * np.log(largest[0]) + np.log(largest[1]) + np.log(largest[2]) + 2.0 * np.log(d) > _LARGEST:
-            raise InputError(
-                "The exponents beta <x_i, A x_j> overflow: the tokens are too large for an energy."
-            )
+            raise InputError("The exponents beta <x_i, A x_j> overflow: the tokens are too large for an energy.")
     return x.reshape(-1, *x.shape[-2:]), b, A, lead
 
 

@@ -43,14 +43,8 @@ class Hull:
         than the distance to the hull, and 0 only inside.
         """
         gap = arrays.tokens(y) - self.center
-        flat = (
-            self.dimension < gap.shape[-1]
-        )  # else nothing lies off the span, and rounding should not say so
-        off = (
-            np.linalg.norm(gap - (gap @ self.axes.T) @ self.axes, axis=-1)
-            if flat
-            else np.zeros(gap.shape[:-1])
-        )
+        flat = self.dimension < gap.shape[-1]  # else nothing lies off the span, and rounding should not say so
+        off = np.linalg.norm(gap - (gap @ self.axes.T) @ self.axes, axis=-1) if flat else np.zeros(gap.shape[:-1])
         if len(self.normals):
             past = np.full(off.shape, -np.inf)
             step = max(1, arrays.MOST_ENTRIES // max(1, off.size))
@@ -162,9 +156,7 @@ def hull_growth(x: Any) -> Floats:
 def _span(gap: Floats, size: float, span: float) -> tuple[Floats, Floats, Floats]:
     """Centred tokens in the axes (m, d) of their span, divided by their widths (m,): (n, m)."""
     _, s, axes = np.linalg.svd(gap, full_matrices=False)
-    rounding = (
-        8.0 * np.finfo(np.float64).eps * np.sqrt(gap.shape[0]) * size
-    )  # what centring may leave of a point
+    rounding = 8.0 * np.finfo(np.float64).eps * np.sqrt(gap.shape[0]) * size  # what centring may leave of a point
     m = int((s > max(span * s[0], rounding)).sum())
     widths = s[:m]
     return (gap @ axes[:m].T) / widths, widths, axes[:m]
@@ -189,9 +181,7 @@ def _hull_in_span(local: Floats) -> tuple[Ints, Floats, Floats, float]:
 def _simplex(local: Floats) -> tuple[Ints, Floats, Floats, float]:
     """m + 1 points in general position: facet k is where the k-th barycentric coordinate is 0."""
     n, m = local.shape
-    barycentric = np.linalg.inv(
-        np.hstack([local, np.ones((n, 1))])
-    )  # (m + 1, n): [y, 1] @ it = coordinates of y
+    barycentric = np.linalg.inv(np.hstack([local, np.ones((n, 1))]))  # (m + 1, n): [y, 1] @ it = coordinates of y
     normals, offsets = -barycentric[:m].T, barycentric[m]
     log_volume = float(np.linalg.slogdet(local[1:] - local[0])[1]) - lgamma(m + 1.0)
     return np.arange(n), normals, offsets, log_volume

@@ -37,9 +37,7 @@ def left_eigenvectors(V: Any) -> tuple[np.ndarray, Floats]:
     """
     V = np.asarray(V, dtype=np.float64)
     if V.ndim != 2 or V.shape[0] != V.shape[1] or not V.size or not np.isfinite(V).all():
-        raise InputError(
-            f"V must be one finite square matrix (d, d), not {V.shape}; choose one head of several."
-        )
+        raise InputError(f"V must be one finite square matrix (d, d), not {V.shape}; choose one head of several.")
     if np.array_equal(V, V.T):
         found, columns = np.linalg.eigh(V)
         values = found.astype(np.complex128)
@@ -90,9 +88,7 @@ def hyperplane_counts(x: Any, V: Any, tolerance: float = TOLERANCE) -> Ints:
 def _real_rows(phi: np.ndarray, pair: bool) -> list[Floats]:
     phi = phi / np.linalg.norm(phi)
     if pair:
-        phi = phi * np.exp(
-            -0.5j * np.angle((phi**2).sum())
-        )  # then sum phi^2 is real: Re phi and Im phi are orthogonal
+        phi = phi * np.exp(-0.5j * np.angle((phi**2).sum()))  # then sum phi^2 is real: Re phi and Im phi are orthogonal
     size = np.abs(phi.real)
     main = int(np.flatnonzero(size >= size.max() * (1.0 - 1e-9))[0])
     phi = phi * (1.0 if phi.real[main] > 0 else -1.0)

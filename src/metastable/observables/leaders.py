@@ -35,9 +35,7 @@ def followers(P: Any, threshold: float = 0.5) -> Ints:
     """
     P = arrays.attention(P)
     if not 0.0 <= threshold < 1.0:
-        raise InputError(
-            f"The threshold must be a share of attention, 0 <= threshold < 1, not {threshold!r}."
-        )
+        raise InputError(f"The threshold must be a share of attention, 0 <= threshold < 1, not {threshold!r}.")
     held = threshold * P.sum(axis=-1, keepdims=True) < P  # (..., n, n)
     return np.asarray(held.sum(axis=-2) - np.diagonal(held, axis1=-2, axis2=-1))
 

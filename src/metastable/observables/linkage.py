@@ -17,9 +17,8 @@ import numpy as np
 from metastable.observables.arrays import MOST_ENTRIES, Bools, Floats, Ints, pieces
 
 _DENSE = 256  # largest n for which all pairs are looked at
-_TREE_DIMENSION = (
-    8  # beyond it a KD-tree visits most of its leaves: 1 s at d = 8, 10 s at d = 16 for n = 30,000
-)
+_TREE_DIMENSION = 8  # beyond it a KD-tree visits most of its leaves: 1 s at d = 8, 10 s at d = 16 for n = 30,000
+_STARS = 64
 _NEIGHBOURS = 9  # the point itself and eight more
 _EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
@@ -78,9 +77,7 @@ def _dense(points: Floats, radius: float) -> Ints:
         k, i, j = np.nonzero(_close(points[clouds], radius))
         count = clouds.stop - clouds.start
         flat = first_seen(graph_components(k * n + i, k * n + j, count * n)).reshape(count, n)
-        labels[clouds] = (
-            flat - flat[:, :1]
-        )  # no component crosses clouds, so each cloud's labels are contiguous
+        labels[clouds] = flat - flat[:, :1]  # no component crosses clouds, so each cloud's labels are contiguous
     return labels
 
 
@@ -101,11 +98,12 @@ def _close(points: Floats, radius: float) -> Bools:
 
 
 def _squared_distances(p: Floats, q: Floats) -> tuple[Floats, float]:
-    """|p_i - q_j|^2 (..., r, c) by a matrix product, and a bound on its rounding error."""
-    pp, qq = (p**2).sum(axis=-1), (q**2).sum(axis=-1)
-    squared = pp[..., :, None] + qq[..., None, :] - 2.0 * (p @ np.swapaxes(q, -1, -2))
+    """|p_i - q_j|^2 (..., r, c) by one matrix product, and a bound on its rounding error."""
+    pp, qq = (p**2).sum(axis=-1, keepdims=True), (q**2).sum(axis=-1, keepdims=True)
+    left = np.concatenate([p, pp, np.ones_like(pp)], axis=-1)
+    right = np.concatenate([-2.0 * q, np.ones_like(qq), qq], axis=-1)
     largest = max(pp.max(initial=0.0), qq.max(initial=0.0))
-    return squared, 8.0 * (p.shape[-1] + 8) * _EPS * largest
+    return left @ np.swapaxes(right, -1, -2), 8.0 * (p.shape[-1] + 8) * _EPS * largest
 
 
 def _exactly_close(points: Floats, i: tuple[Any, ...], j: tuple[Any, ...], radius: float) -> Bools:
@@ -133,7 +131,7 @@ def _tree(cloud: Floats, radius: float) -> Ints:
     k = min(_NEIGHBOURS, size)
     nearest, linked = _nearest(points, points, k, radius)  # (size, k)
     labels = graph_components(np.nonzero(linked)[0], nearest[linked], size)
-    # a point with fewer than eight neighbours in reach has all its links already, and so has every pair with it
+    # a point with fewer than eight neighbours in reach has all its links already, so every pair with it is done
     open_points = np.flatnonzero(linked[:, -1]) if k < size else np.zeros(0, dtype=np.int64)
     while True:
         names, component = np.unique(labels[open_points], return_inverse=True)
@@ -180,24 +178,51 @@ def _nearest(points: Floats, others: Floats, k: int, radius: float) -> tuple[Int
 
 
 def _sweep(cloud: Floats, radius: float) -> Ints:
+    labels, settled = _stars(cloud, radius)
+    count = int(labels.max()) + 1
+    if settled or count == 1:
+        return labels
     n = len(cloud)
-    labels = np.arange(n)
-    count = n
     centred = cloud - cloud.mean(axis=0)
     block = max(1, MOST_ENTRIES // n)
     for start in range(0, n, block):
-        if count == 1:
-            break
-        stop = min(start + block, n)
-        squared, error = _squared_distances(centred[start:stop], centred[start:])  # (r, n - start)
-        near = (squared <= radius**2 + error) & (labels[start:stop, None] != labels[None, start:])
+        rows = np.arange(start, min(start + block, n))
+        squared, error = _squared_distances(centred[rows], centred[start:])  # (r, n - start)
+        near = squared <= radius**2 + error
+        near &= labels[rows, None] != labels[None, start:]
         for r in np.flatnonzero(near.any(axis=1)):
             i, j = start + int(r), start + np.flatnonzero(near[r])
-            j = j[labels[j] != labels[i]]
+            j = j[labels[j] != labels[i]]  # the labels may have changed since the block began
             sure = squared[r, j - start] <= radius**2 - error
             sure[~sure] = ((cloud[j[~sure]] - cloud[i]) ** 2).sum(axis=-1) <= radius**2
             joined = np.unique(labels[j[sure]])
             if len(joined):
                 labels[np.isin(labels, joined)] = labels[i]
                 count -= len(joined)
+        if count == 1:
+            break
     return labels
+
+
+def _stars(cloud: Floats, radius: float) -> tuple[Ints, bool]:
+    """Labels of stars (everything linked to a centre, centre by centre), and whether they are the answer already.
+
+    They are when a few stars hold all points and every two are so far apart that no pair between them can be
+    linked: the usual state of a run whose clusters have formed, settled here in O(n d) per cluster.
+    """
+    labels = np.full(len(cloud), -1, dtype=np.int64)
+    centers, widths = [], []
+    for star in range(_STARS):
+        free = np.flatnonzero(labels < 0)
+        if len(free) == 0:
+            break
+        distance = np.sqrt(((cloud[free] - cloud[free[0]]) ** 2).sum(axis=-1))
+        labels[free[distance <= radius]] = star
+        centers.append(cloud[free[0]])
+        widths.append(distance[distance <= radius].max())
+    free = np.flatnonzero(labels < 0)
+    labels[free] = len(centers) + np.arange(len(free))
+    gaps = np.sqrt(((np.stack(centers)[:, None] - np.stack(centers)) ** 2).sum(axis=-1))
+    reach = radius + np.add.outer(widths, widths)
+    apart = (gaps > reach * (1.0 + 1e-9)) | np.eye(len(centers), dtype=np.bool_)
+    return labels, len(free) == 0 and bool(apart.all())

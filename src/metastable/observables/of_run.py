@@ -39,6 +39,12 @@ def labelled(
     return xarray.DataArray(np.asarray(values), dims=["time", *ensemble, *own], coords=given, name=name)
 
 
+def _dynamics(run: Any, what: str) -> Any:
+    if run.dynamics is None:
+        raise InputError(f"These tokens were measured in a model, without dynamics, so there is no {what}.")
+    return run.dynamics
+
+
 # --- clusters -----------------------------------------------------------------------------------------------
 
 
@@ -55,39 +61,30 @@ def default_tolerance(run: Any, geometry: str) -> float:
 
 
 def _labels(run: Any, tolerance: float | None, geometry: str | None) -> np.ndarray:
-    name = geometry or run.dynamics.geometry_name
+    # tokens measured in a model come without dynamics: they are compared by direction
+    name = geometry or ("sphere" if run.dynamics is None else run.dynamics.geometry_name)
     if name not in MEASURES:
-        raise InputError(
-            f"Clusters need geometry='sphere' (angles) or 'euclidean' (distances), not {name!r}."
-        )
+        raise InputError(f"Clusters need geometry='sphere' (angles) or 'euclidean' (distances), not {name!r}.")
     x = tokens(run.x)
     return clusters.cluster_labels(x, default_tolerance(run, name) if tolerance is None else tolerance, name)
 
 
-def cluster_count(
-    run: Any, tolerance: float | None = None, geometry: str | None = None
-) -> "xarray.DataArray":
+def cluster_count(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Number of clusters by single linkage."""
     return labelled(run, clusters.count_of(_labels(run, tolerance, geometry)), "clusters")
 
 
-def cluster_labels(
-    run: Any, tolerance: float | None = None, geometry: str | None = None
-) -> "xarray.DataArray":
+def cluster_labels(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Cluster of every token, numbered by first token at each time."""
     return labelled(run, _labels(run, tolerance, geometry), "cluster_labels", ["token"])
 
 
-def cluster_sizes(
-    run: Any, tolerance: float | None = None, geometry: str | None = None
-) -> "xarray.DataArray":
+def cluster_sizes(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Sizes of cluster 0, 1, ..., then zeros."""
     return labelled(run, clusters.sizes_of(_labels(run, tolerance, geometry)), "cluster_sizes", ["cluster"])
 
 
-def cluster_identities(
-    run: Any, tolerance: float | None = None, geometry: str | None = None
-) -> "xarray.DataArray":
+def cluster_identities(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Cluster of every token under names that persist through merges."""
     labels = _labels(run, tolerance, geometry)
     names = np.empty_like(labels)
@@ -102,37 +99,34 @@ def cluster_identities(
 
 def _over_time(run: Any, function: Callable[[float, Any, Any], Any]) -> np.ndarray:
     """``function(t, x, form)`` at every saved time, stacked; form is Q^T K of every head at t."""
-    dyn, w = run.dynamics, run.dynamics.weights
+    dyn = _dynamics(run, "energy")
+    w = dyn.weights
     if dyn.geometry_name == "rescaled":
         raise InputError(
             "The energy is one of the tokens x, and this run holds z = e^{-tV} x; use geometry='euclidean'."
         )
     biased = getattr(w, "q_bias", None) is not None or getattr(w, "k_bias", None) is not None
     if dyn.score_name != "dot" or dyn.position is not None or biased:
-        raise InputError(
-            "The energy needs the score <Q x_i, K x_j>, without positions, biases or another score."
-        )
+        raise InputError("The energy needs the score <Q x_i, K x_j>, without positions, biases or another score.")
     d = np.shape(run.x)[-1]
     return np.stack([function(float(t), x, w.score_map(float(t), d)) for t, x in zip(run.t, run.x)])
 
 
 def energy(run: Any) -> "xarray.DataArray":
     """Interaction energy."""
-    beta = np.asarray(run.dynamics.beta)
-    return labelled(
-        run, _over_time(run, lambda t, x, form: energies.interaction_energy(x, beta, form)), "energy"
-    )
+    beta = np.asarray(_dynamics(run, "energy").beta)
+    return labelled(run, _over_time(run, lambda t, x, form: energies.interaction_energy(x, beta, form)), "energy")
 
 
 def log_energy(run: Any) -> "xarray.DataArray":
     """log |E|, finite at any beta."""
-    beta = np.asarray(run.dynamics.beta)
+    beta = np.asarray(_dynamics(run, "energy").beta)
     return labelled(run, _over_time(run, lambda t, x, form: energies.log_energy(x, beta, form)), "log_energy")
 
 
 def energy_rate(run: Any) -> "xarray.DataArray":
     """dE/dt along the run's own velocities, by the chain rule: right for every mask and V."""
-    dyn = run.dynamics
+    dyn = _dynamics(run, "energy")
     beta = np.asarray(dyn.beta)
 
     def rate(t: float, x: Any, form: Any) -> Floats:
@@ -166,14 +160,17 @@ def boolean_distance(run: Any) -> "xarray.DataArray":
 
 def leader_tokens(run: Any, threshold: float = 0.5) -> "xarray.DataArray":
     """Which tokens hold more than a threshold of some other token's attention."""
-    return labelled(
-        run, _attention(run, lambda P: leaders.is_leader(P, threshold)), "leaders", ["head", "token"]
-    )
+    return labelled(run, _attention(run, lambda P: leaders.is_leader(P, threshold)), "leaders", ["head", "token"])
 
 
 def _visible(run: Any) -> Bools | None:
+    """Which token sees which, (n, n), or None for everything: the run's mask, or what a model's attention shows."""
+    n = np.shape(run.x)[-2]
+    index = np.arange(n)
+    if run.dynamics is None:
+        ahead = np.asarray(run.attention(0))[..., ~np.tri(n, dtype=np.bool_)]
+        return np.tri(n, dtype=np.bool_) if n > 1 and not ahead.any() else None
     mask = masks.resolve(run.dynamics.mask)
-    index = np.arange(np.shape(run.x)[-2])
     return None if mask is None else np.asarray(mask(index[:, None], index[None, :]), dtype=np.bool_)
 
 
@@ -217,15 +214,27 @@ def hull_growth(run: Any) -> "xarray.DataArray":
 
 def _value(run: Any, head: int) -> np.ndarray:
     """V of one head, which must not change with time: its eigenvectors are the axes of the answer."""
-    d = np.shape(run.x)[-1]
-    V = np.asarray(run.dynamics.weights.value_map(float(run.t[0]), d))  # (h, d, d)
+    d, w = np.shape(run.x)[-1], _dynamics(run, "value matrix V").weights
+    V = np.asarray(w.value_map(float(run.t[0]), d))  # (h, d, d)
     if not -len(V) <= head < len(V):
         raise InputError(f"There is no head {head}: the run has {len(V)}, counted from 0.")
-    if any(not np.array_equal(V, run.dynamics.weights.value_map(float(t), d)) for t in run.t[1:]):
-        raise InputError(
-            "V changes with time, so it has no fixed eigenvectors; use `projections` layer by layer."
-        )
+    if any(not np.array_equal(V, w.value_map(float(t), d)) for t in run.t[1:]):
+        raise InputError("V changes with time, so it has no fixed eigenvectors; use `projections` per layer.")
     return np.asarray(V[head])
+
+
+def _coordinates(run: Any, V: np.ndarray) -> Floats:
+    """Projections (T, ..., n, d): from the run's own chart where it has one, for z has lost small coordinates."""
+    values, directions = hyperplanes.left_eigenvectors(V)
+    if getattr(run, "chart", None) is not None:
+        zeta, own, left = run.coordinates()
+        turn = np.linalg.solve(left.T, directions.T).T  # directions = turn @ left
+        same = np.abs(values[:, None] - own) < 1e-6 * np.abs(values).max()
+        pair = np.abs(values[:, None] - np.conj(own)) < 1e-6 * np.abs(values).max()
+        turn = np.where(same | pair, turn, 0.0)  # rounding must not let a growing coordinate into another
+        if np.abs(turn @ left - directions).max() < 1e-9:
+            return np.asarray(zeta @ turn.T)
+    return hyperplanes.projections(run.x, V)
 
 
 def _directions(V: np.ndarray) -> dict[str, Any]:
@@ -235,14 +244,12 @@ def _directions(V: np.ndarray) -> dict[str, Any]:
 def hyperplane_coordinates(run: Any, head: int = 0) -> "xarray.DataArray":
     """Tokens projected on the left eigenvectors of V, leading first."""
     V = _value(run, head)
-    return labelled(
-        run, hyperplanes.projections(run.x, V), "hyperplanes", ["token", "direction"], _directions(V)
-    )
+    return labelled(run, _coordinates(run, V), "hyperplanes", ["token", "direction"], _directions(V))
 
 
 def hyperplane_counts(run: Any, tolerance: float | None = None, head: int = 0) -> "xarray.DataArray":
     """Number of distinct values of each hyperplane coordinate."""
     V = _value(run, head)
     gap = default_tolerance(run, "euclidean") if tolerance is None else tolerance
-    values = hyperplanes.hyperplane_counts(run.x, V, gap)
-    return labelled(run, values, "hyperplane_counts", ["direction"], _directions(V))
+    values = np.swapaxes(_coordinates(run, V), -1, -2)  # (T, ..., d, n)
+    return labelled(run, hyperplanes.distinct_values(values, gap), "hyperplane_counts", ["direction"], _directions(V))

@@ -7,7 +7,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.observables import arrays
-from metastable.observables.arrays import Bools, Floats, Ints, pieces
+from metastable.observables.arrays import Floats, Ints, pieces
 
 KINDS = ("cosine", "inner")
 
@@ -42,10 +42,10 @@ def similarity_histogram(x: Any, bins: int = 100, kind: str = "cosine") -> tuple
     limit = 1.0 if kind == "cosine" else float((x**2).sum(axis=-1).max(initial=0.0)) or 1.0
     edges = np.linspace(-limit, limit, bins + 1)
     counts = np.zeros((len(flat), bins), dtype=np.int64)
-    for some, s, keep in _blocks(flat):
-        cloud = np.broadcast_to(np.arange(len(s))[:, None, None], s.shape)[keep]
-        place = cloud * bins + _bin(s[keep].clip(-limit, limit), edges)
-        counts[some] += np.bincount(place, minlength=len(s) * bins).reshape(-1, bins)
+    for some, s in _blocks(flat):
+        place = _bin(s.clip(-limit, limit), edges)
+        place += bins * np.arange(len(s))[:, None]  # each cloud has bins of its own
+        counts[some] += np.bincount(place.ravel(), minlength=len(s) * bins).reshape(-1, bins)
     return counts.reshape(*x.shape[:-2], bins), edges
 
 
@@ -61,9 +61,9 @@ def similarity_share(x: Any, above: Any = 0.99, kind: str = "cosine") -> Floats:
         raise InputError("A threshold of the similarity share is nan.")
     flat, n = x.reshape(-1, *x.shape[-2:]), x.shape[-2]
     found = np.zeros((len(flat), limits.size))
-    for some, s, keep in _blocks(flat):
+    for some, s in _blocks(flat):
         for k, limit in enumerate(limits.ravel()):
-            found[some, k] += ((s > limit) & keep).sum(axis=(-1, -2))
+            found[some, k] += (s > limit).sum(axis=-1)
     return (found / (n * (n - 1) / 2)).reshape(x.shape[:-2] + limits.shape)
 
 
@@ -86,21 +86,19 @@ def _pairs_exist(x: Any, kind: str) -> Floats:
     if kind not in KINDS:
         raise InputError(f"kind must be 'cosine' or 'inner', not {kind!r}.")
     if kind == "inner" and arrays.safe_scale(x) != 1.0:
-        raise InputError(
-            "The tokens are so large that their inner products overflow; use kind='cosine' instead."
-        )
+        raise InputError("The tokens are so large that their inner products overflow; use kind='cosine' instead.")
     return arrays.unit(x) if kind == "cosine" else x
 
 
-def _blocks(flat: Floats) -> Iterator[tuple[slice, Floats, Bools]]:
-    """Blocks of inner products (b, r, c) of clouds (b, n, d), with the pairs i < j to keep."""
+def _blocks(flat: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Inner products of the pairs i < j of clouds (b, n, d), some clouds and some pairs at a time, (b, pairs)."""
     b, n, _ = flat.shape
     for some, rows in pieces(b, n, n):
-        s = flat[some, rows] @ np.swapaxes(
-            flat[some, rows.start :], -1, -2
-        )  # earlier columns: pairs already counted
-        i, j = np.ogrid[rows, rows.start : n]
-        yield some, s, np.broadcast_to(i < j, s.shape)
+        query = flat[some, rows]
+        i, j = np.triu_indices(query.shape[1], k=1)
+        yield some, (query @ np.swapaxes(query, -1, -2))[:, i, j]
+        if rows.stop < n:
+            yield some, (query @ np.swapaxes(flat[some, rows.stop :], -1, -2)).reshape(len(query), -1)
 
 
 def _bin(s: Floats, edges: Floats) -> Ints:

@@ -44,9 +44,7 @@ _ALL = (
     Observable("log_energy", "logarithm of |energy|, finite at any beta", (), of_run.log_energy),
     Observable("energy_rate", "exact rate of change of the energy", (), of_run.energy_rate),
     Observable("rank", "rank of the attention at a tolerance", ("head",), of_run.rank),
-    Observable(
-        "effective_rank", "exp entropy of the attention's singular values", ("head",), of_run.effective_rank
-    ),
+    Observable("effective_rank", "exp entropy of the attention's singular values", ("head",), of_run.effective_rank),
     Observable(
         "boolean_distance",
         "distance of the attention to one token per row",
@@ -55,9 +53,7 @@ _ALL = (
     ),
     Observable("leaders", "tokens that hold another's attention", ("head", "token"), of_run.leader_tokens),
     Observable("sinks", "mean attention received, with its baseline", ("head", "token"), of_run.sink_mass),
-    Observable(
-        "sinks_baseline", "attention received under uniform attention", ("token",), of_run.sink_baseline
-    ),
+    Observable("sinks_baseline", "attention received under uniform attention", ("token",), of_run.sink_baseline),
     Observable("similarity", "histogram of pairwise similarities, i < j", ("bin",), of_run.similarities),
     Observable("order", "length of the mean token", (), of_run.order_parameter),
     Observable("hull", "number of vertices of the convex hull", (), of_run.hull_count),
@@ -68,9 +64,7 @@ _ALL = (
         ("token", "direction"),
         of_run.hyperplane_coordinates,
     ),
-    Observable(
-        "hyperplane_counts", "distinct values of each projection", ("direction",), of_run.hyperplane_counts
-    ),
+    Observable("hyperplane_counts", "distinct values of each projection", ("direction",), of_run.hyperplane_counts),
 )
 
 OBSERVABLES: dict[str, Observable] = {entry.name: entry for entry in _ALL}

@@ -118,9 +118,7 @@ def _checked(labels: Any, t: Any) -> tuple[Ints, np.ndarray]:
             "loop over the runs of an ensemble."
         )
     if times.shape != array.shape[:1]:
-        raise InputError(
-            f"Tracking needs one time per row of labels: {array.shape[0]} rows, times {times.shape}."
-        )
+        raise InputError(f"Tracking needs one time per row of labels: {array.shape[0]} rows, times {times.shape}.")
     return array.astype(np.int64), times
 
 
@@ -129,9 +127,7 @@ def _inherit(before: Ints, labels: Ints, fresh: int) -> tuple[Ints, int]:
     pairs, overlap = np.unique(np.stack([before, labels]), axis=1, return_counts=True)
     _, first, group = np.unique(labels, return_index=True, return_inverse=True)
     first_token = dict(zip(labels[first].tolist(), first.tolist()))
-    ranked = sorted(
-        zip(overlap.tolist(), *pairs.tolist()), key=lambda item: (-item[0], item[1], first_token[item[2]])
-    )
+    ranked = sorted(zip(overlap.tolist(), *pairs.tolist()), key=lambda item: (-item[0], item[1], first_token[item[2]]))
     name: dict[int, int] = {}
     taken: set[int] = set()
     for _, old, new in ranked:
