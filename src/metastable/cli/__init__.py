@@ -1,0 +1,97 @@
+"""The command line: thin commands over the package.
+
+Add a command: a function in a file of its own, and a line in COMMANDS. Files are loaded when their command is called,
+so `metastable --help` never waits for JAX.
+
+Exit codes: 0 done, 1 a verdict failed, 2 bad input, 70 a fault of metastable itself, 130 interrupted.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from metastable.errors import InputError, unknown
+
+__all__ = ["COMMANDS", "main"]
+
+# name -> (where its function is, what it does)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "simulate": (
+        "metastable.cli.simulate:simulate",
+        "Run tokens through the dynamics, and leave a record and pictures.",
+    ),
+    "plot": ("metastable.cli.pictures:plot", "Draw a picture of a record."),
+    "animate": ("metastable.cli.pictures:animate", "Write a record as a film."),
+    "list": ("metastable.cli.listing:listing", "Name what there is: parts, families, methods, observables, plots."),
+}
+_HELP = "The laboratory for clustering in transformers: tokens as particles under self-attention."
+_TRACEBACK = "METASTABLE_TRACEBACK"
+
+
+class Interrupted(Exception):
+    """Ctrl-C, with the sentence that says what is left."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; what users see of an error is one sentence on stderr."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    detailed = "--traceback" in given or bool(os.environ.get(_TRACEBACK))
+    given = [word for word in given if word != "--traceback"]
+    try:
+        return _run(given)
+    except Exception as error:
+        if detailed and not isinstance(error, Interrupted):
+            raise
+        return _complain(error)
+    except KeyboardInterrupt:
+        return _complain(Interrupted("Interrupted."))
+
+
+def _run(given: list[str]) -> int:
+    import cyclopts
+
+    from metastable import __version__
+
+    app = cyclopts.App(name="metastable", help=_HELP, version=f"metastable {__version__}", help_format="plaintext")
+    app["--help"].group = app["--version"].group = "Options"
+    for name, (home, does) in COMMANDS.items():
+        app.command(home, name=name, help=does)
+    if given and not given[0].startswith("-") and given[0] not in COMMANDS:
+        raise unknown("command", given[0], COMMANDS)
+    try:
+        code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
+    except cyclopts.CycloptsError as error:
+        raise InputError(_sentence(error)) from error
+    return int(code or 0)
+
+
+def _sentence(error: Exception) -> str:
+    """What cyclopts has to say, in our words where it has too few."""
+    import cyclopts
+
+    text = " ".join(str(error).split())
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+        return f"{text.rstrip('.')}; a command takes what its --help lists, and settings as flags (--n 64)."
+    return text if text.endswith((".", "?")) else text + "."
+
+
+def _complain(error: BaseException) -> int:
+    """One sentence on stderr, and the exit code."""
+    code, text = 70, ""
+    if isinstance(error, InputError):
+        code, text = 2, str(error)
+    elif isinstance(error, Interrupted):
+        code, text = 130, str(error)
+    elif isinstance(error, BrokenPipeError):  # whoever read our output has gone: say nothing, and keep Python silent
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        code, text = 2, "This run does not fit in memory; lower n, runs or save."
+    else:
+        first = (str(error).splitlines() or [""])[0]
+        text = (
+            f"Something went wrong inside metastable ({type(error).__name__}: {first}); please report it with the "
+            "output of the same command and --traceback."
+        )
+    print(f"metastable: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,65 @@
+"""Flags from settings: every field of a `config` table is a flag of the same name."""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from metastable.config.settings import Table, kinds
+
+_METAVARS = {"int": "N", "float": "X", "str": "NAME"}
+_SPECIAL = {"tokens": "FILE", "out": "DIR", "save": "TIMES", "times": "TIMES", "view": "A,B", "size": "W,H"}
+_SPECIAL |= {"Q": "MATRIX", "K": "MATRIX", "V": "MATRIX", "until": "STOP"}
+
+JSON = Annotated[bool, Parameter(name="--json", negative="", show_default=False, group="Output")]
+
+
+def flagged(table: type[Table]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the flags of a table; those that were used reach it as the dictionary ``flags``.
+
+    Values stay text here: the table turns them into numbers, so that files and flags are refused in the same words.
+    """
+
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+        own = [p for p in inspect.signature(function).parameters.values() if p.name != "flags"]
+        flags = [_flag(table, name) for name in table.model_fields if name not in {p.name for p in own}]
+
+        def command(*args: Any, **values: Any) -> int:
+            used = {flag.name: values.pop(flag.name) for flag in flags if flag.name in values}
+            return function(*args, **values, flags={name: v for name, v in used.items() if v is not None})
+
+        shown = inspect.Signature([*own, *flags])
+        command.__signature__ = shown  # type: ignore[attr-defined]
+        command.__annotations__ = {name: p.annotation for name, p in shown.parameters.items()}
+        command.__doc__ = function.__doc__
+        command.__name__ = function.__name__
+        return command
+
+    return decorate
+
+
+def _flag(table: type[Table], name: str) -> inspect.Parameter:
+    field = table.model_fields[name]
+    extra: Any = field.json_schema_extra
+    first = kinds(table, name)[0]
+    switch = first == "bool"
+    default = "" if field.default is None else f" [{field.default}]"
+    how = Parameter(
+        name=f"--{name}",
+        help=f"{field.description}{default}",
+        group=_group(extra["group"]),
+        metavar=None if switch else _SPECIAL.get(name) or _METAVARS[first],
+        allow_leading_hyphen=name in ("Q", "K", "V"),  # -1,1 is a matrix
+        show_default=False,
+        negative="",
+    )
+    typed: Any = bool | None if switch else str | None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[typed, how])
+
+
+_GROUPS: dict[str, Group] = {}
+
+
+def _group(name: str) -> Group:
+    return _GROUPS.setdefault(name, Group(name, sort_key=len(_GROUPS)))

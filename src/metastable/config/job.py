@@ -1,0 +1,165 @@
+"""From settings to a run that can start: tokens, weights, dynamics, plan, and the recipe to make it again."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metastable import initial, integrate, scores
+from metastable.config import matrices, named
+from metastable.config.settings import Simulate
+from metastable.dynamics import Dynamics
+from metastable.errors import InputError
+from metastable.pieces import Plan
+from metastable.record.parts import take_apart
+from metastable.record.recipe import INPUTS, Recipe, fingerprint
+from metastable.weights import Weights
+
+CLOUDS = {**initial.INITIAL, "equiangular": initial.equiangular}
+_FILE_SETTINGS = ("tokens", "Q", "K", "V")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that has been checked and can start: give it to `metastable.record.run`."""
+
+    plan: Plan
+    x: np.ndarray
+    until: integrate.Until
+    recipe: Recipe
+    name: str = "simulate"
+
+    @property
+    def folder(self) -> Path:
+        """Where its record goes unless told otherwise: the same for the same run."""
+        mark = fingerprint(self.plan, self.x, self.until, take_apart(self.plan.dynamics)) or ""
+        return Path("runs") / f"{self.name}-{mark[:8]}"
+
+
+def build(settings: Simulate, name: str = "simulate") -> Job:
+    """Make everything a run needs, and check it, before anything is computed or written."""
+    if settings.heads is not None and settings.heads < 1:
+        raise InputError(f"heads must be a whole number >= 1, not {settings.heads}.")
+    if settings.d is not None and settings.d < 1:
+        raise InputError(f"d must be a whole number >= 1, not {settings.d}.")
+    if not 0 <= settings.seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, not {settings.seed}.")
+    found = _tokens_given(settings)
+    own = _matrices(settings, None)
+    d = _dimension(settings, found, own)
+    n = settings.n if settings.n is not None else (64 if found is None else found.shape[-2])
+    if found is not None and n != found.shape[-2]:
+        raise InputError(f"n = {n}, but the file of tokens holds {found.shape[-2]}; leave out n.")
+    _check_memory(settings, n, d)
+    dynamics = _dynamics(settings, own | _matrices(settings, d), n, d)
+    x0 = found if found is not None else _draw(settings, n, d)
+    plan, x = integrate.prepare(
+        dynamics,
+        x0,
+        settings.t,
+        settings.dt,
+        settings.method,
+        settings.save,
+        settings.rtol,
+        settings.atol,
+        settings.seed,
+        settings.dtype,
+    )
+    integrate.stop_rule(dynamics, settings.until)
+    return Job(plan, x, settings.until, _recipe(settings, plan, x0, dynamics), name)
+
+
+def _tokens_given(settings: Simulate) -> np.ndarray | None:
+    if settings.tokens is None:
+        return None
+    for other in ("initial", "runs"):
+        if getattr(settings, other) is not None:
+            raise InputError(f"Tokens come from a file or are drawn: give either tokens or {other}, not both.")
+    return initial.tokens_from_file(settings.tokens)
+
+
+def _matrices(settings: Simulate, d: int | None) -> dict[str, np.ndarray | None]:
+    """Q, K and V: without d those that bring their own dimension, with d the others."""
+    given = {name: getattr(settings, name) for name in ("Q", "K", "V")}
+    chosen = [name for name, value in given.items() if matrices.fits_any_dimension(value) == (d is not None)]
+    return {name: matrices.matrix(name, given[name], d or 0, settings.seed, settings.heads) for name in chosen}
+
+
+def _dimension(settings: Simulate, tokens: np.ndarray | None, own: dict[str, np.ndarray | None]) -> int:
+    """d as asked for, else that of tokens or matrices that bring their own, else 3."""
+    if settings.d is not None:
+        return settings.d
+    if tokens is not None:
+        return int(tokens.shape[-1])
+    return next((int(array.shape[-1]) for array in own.values() if array is not None and array.ndim), 3)
+
+
+def _check_memory(settings: Simulate, n: int, d: int) -> None:
+    saves = settings.save if isinstance(settings.save, int) else len(settings.save)
+    needed = 8.0 * max(saves, 1) * max(n, 1) * max(d, 1) * max(settings.runs or 1, 1)
+    try:
+        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # not known here: let the system say
+        return
+    if needed > memory:
+        raise InputError(
+            f"{saves} saves of n = {n} tokens in dimension d = {d} take {needed / 2**30:.3g} GB, more than this "
+            f"machine has ({memory / 2**30:.3g} GB); lower save, n or runs."
+        )
+
+
+def _draw(settings: Simulate, n: int, d: int) -> np.ndarray:
+    text = settings.initial or ("sphere" if settings.geometry == "sphere" else "cube")
+    told = named.parse(text)
+    if told is None or told.factor != 1.0:
+        raise InputError(f"initial must name a cloud, such as sphere or cap(angle=0.5), not {text!r}.")
+    given = {"n": n, "d": d, "seed": settings.seed, "runs": settings.runs}
+    return np.asarray(named.call("cloud of tokens", CLOUDS, told, given))
+
+
+def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d: int) -> Dynamics:
+    heads, V = settings.heads, found["V"]
+    if heads is not None and heads > 1 and (V is None or V.ndim == 2):
+        V = np.eye(d) if V is None else V
+        found = {**found, "V": np.broadcast_to(V, (heads, *V.shape)).copy()}
+    weights = Weights(**found)
+    if heads is not None and weights.heads != heads:
+        raise InputError(f"heads = {heads}, but the matrices given have {weights.heads}; leave out heads.")
+    return Dynamics(
+        weights,
+        beta=settings.beta,
+        normalise=settings.normalise,
+        mask=settings.mask,
+        geometry=settings.geometry,
+        score=settings.score,
+        position=_position(settings.position, weights, n, d),
+        noise=settings.noise,
+    )
+
+
+def _position(text: str | None, weights: Weights, n: int, d: int) -> Any:
+    if text is None:
+        return None
+    told = named.parse(text)
+    if told is None or told.factor != 1.0:
+        raise InputError(f"position must be alibi or rotary, not {text!r}.")
+    width = d if weights.Q is None else int(np.shape(weights.Q)[-2])
+    table = {"alibi": scores.alibi, "rotary": scores.rotary}
+    return named.call("position", table, told, {"n": n, "heads": weights.heads, "width": width})
+
+
+def _recipe(settings: Simulate, plan: Plan, x0: np.ndarray, dynamics: Dynamics) -> Recipe:
+    """The settings with every default filled in; arrays that came from elsewhere travel with the record."""
+    table = {name: value for name, value in settings.model_dump().items() if value is not None and name != "out"}
+    table |= {"n": x0.shape[-2], "d": x0.shape[-1], "dt": plan.dt, "atol": plan.atol}
+    if settings.tokens is None:
+        table.setdefault("initial", "sphere" if settings.geometry == "sphere" else "cube")
+    inputs = {}
+    for name in _FILE_SETTINGS:
+        given = table.get(name)
+        if matrices.is_file(given) or matrices.is_model(given):
+            inputs[name] = x0 if name == "tokens" else np.asarray(getattr(dynamics.weights, name))
+            table[name] = f"{INPUTS}/{name}.npy"
+    return Recipe(table, inputs)

@@ -1,0 +1,189 @@
+"""The settings of each command: one line here is a key of the TOML table and a flag of the command line.
+
+Only types are checked here; what values mean, and which go together, is for the parts of the simulator to say.
+"""
+
+import re
+from collections.abc import Mapping
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from metastable.errors import InputError, unknown
+
+
+class Table(BaseModel):
+    """A table of settings; unknown names are refused with the nearest known one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("bool")  # Python would take true for 1
+    return value
+
+
+def _listed(value: Any) -> Any:
+    """Text as a whole number or, with commas, as a list of numbers; everything else as it is."""
+    if not isinstance(value, str):
+        return _no_bool(value)
+    if re.fullmatch(r"\s*[-+]?\d+\s*", value):
+        return int(value)
+    return [float(part) for part in value.split(",") if part.strip()]
+
+
+def _counted(value: Any) -> Any:
+    """Text of digits as a whole number, other text as it is."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"\s*\d+\s*", value) else _no_bool(value)
+
+
+def _pair(value: Any) -> Any:
+    return tuple(float(part) for part in value.split(",")) if isinstance(value, str) else value
+
+
+Whole = Annotated[int, BeforeValidator(_no_bool)]
+Number = Annotated[float, BeforeValidator(_no_bool)]
+Times = Annotated[int | list[float], BeforeValidator(_listed)]
+Until = Annotated[int | str, BeforeValidator(_counted)]
+Pair = Annotated[tuple[float, float], BeforeValidator(_pair)]
+Matrix = Annotated[str | float | list[Any], BeforeValidator(_no_bool)]
+
+# how a type is named in the sentence that refuses a value
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "list": "a list of numbers",
+    "tuple": "two numbers separated by a comma",
+}
+_SPECIAL = {
+    "save": "a number of times, or times separated by commas",
+    "times": "a number of times, or times separated by commas",
+    "until": "'steady' or a number of clusters",
+    "view": "two angles separated by a comma",
+    "size": "two numbers of pixels separated by a comma",
+    "Q": "a file, a family, eigenvalues or a matrix",
+    "K": "a file, a family, eigenvalues or a matrix",
+    "V": "a file, a family, eigenvalues or a matrix",
+}
+
+
+def _field(group: str, text: str, default: Any = None) -> Any:
+    return Field(default, description=text, json_schema_extra={"group": group})
+
+
+_MATRIX = "identity unless given: a .npy or .csv file, a family, or eigenvalues such as 1,1,-0.5"
+
+
+class Simulate(Table):
+    """The settings of `metastable simulate`."""
+
+    n: Whole | None = _field("Tokens", "number of tokens [64]")
+    d: Whole | None = _field("Tokens", "dimension [3, or that of the tokens or weights given]")
+    initial: str | None = _field("Tokens", "cloud to start from [sphere; in R^d cube, that is [-5, 5]^d]")
+    tokens: str | None = _field("Tokens", "tokens to start from instead: a .npy or .csv file, one per row")
+    runs: Whole | None = _field("Tokens", "an ensemble of so many independent starts")
+    seed: Whole = _field("Tokens", "seed of tokens, weights and noise", 0)
+
+    Q: Matrix | None = _field("Weights", f"queries: {_MATRIX}")
+    K: Matrix | None = _field("Weights", "keys: like Q")
+    V: Matrix | None = _field("Weights", "values: like Q")
+    heads: Whole | None = _field("Weights", "number of heads, each drawn anew and summed [1]")
+
+    beta: Number = _field("Equation", "inverse temperature", 9.0)
+    geometry: str = _field("Equation", "where tokens live: sphere, euclidean, rescaled", "sphere")
+    mask: str = _field("Equation", "who sees whom: full, causal, window(8), window(8, causal)", "causal")
+    normalise: str = _field("Equation", "softmax, unnormalised, hardmax, sinkhorn", "softmax")
+    score: str = _field("Equation", "dot, distance, bounded", "dot")
+    position: str | None = _field("Equation", "positions in the scores: alibi, rotary [none]")
+    noise: Number = _field("Equation", "strength of isotropic noise (method euler)", 0.0)
+
+    t: Number = _field("Time", "horizon", 15.0)
+    dt: Number | None = _field("Time", "step of fixed methods [0.1; 1 for layers]")
+    method: str = _field("Time", "euler, rk4, tsit5, dopri8, layers", "rk4")
+    save: Times = _field("Time", "how many times to keep, or which, separated by commas", 151)
+    rtol: Number = _field("Time", "relative tolerance of tsit5 and dopri8", 1e-8)
+    atol: Number | None = _field("Time", "absolute tolerance [rtol / 100]")
+    until: Until | None = _field("Time", "stop early: 'steady', or a number of clusters")
+    dtype: str = _field("Time", "float64 or float32", "float64")
+
+    out: str | None = _field("Output", "folder of the record [runs/NAME-FINGERPRINT]")
+
+
+class Plot(Table):
+    """The settings of `metastable plot`."""
+
+    kind: str = _field("Picture", "which picture; see metastable list plots", "snapshots")
+    times: Times | None = _field("Picture", "how many times to show, or which, separated by commas")
+    spacing: str | None = _field("Picture", "spacing of a number of times: linear or exponential")
+    color: str | None = _field("Picture", "cluster, final, token, or a colour for all tokens")
+    first: str | None = _field("Picture", "a colour for the first token, for example red")
+    view: Pair | None = _field("Picture", "azimuth and elevation in degrees (d = 3), separated by a comma")
+    run: Whole | None = _field("Picture", "which run of an ensemble, from 0")
+    head: Whole | None = _field("Picture", "which attention head, from 0")
+    observable: str | None = _field("Picture", "what a series shows; see metastable list observables")
+    log: bool | None = _field("Picture", "logarithmic colours or axis")
+
+
+class Animate(Table):
+    """The settings of `metastable animate`."""
+
+    frames: Whole = _field("Film", "number of pictures", 150)
+    fps: Whole = _field("Film", "pictures a second", 25)
+    spacing: str = _field("Film", "film time: linear or exponential", "linear")
+    size: Pair | None = _field("Film", "width and height in pixels, separated by a comma [720,720; GIF 480,480]")
+    trail: Number = _field("Film", "length of the trail behind each token, in units of t", 0.0)
+    color: str | None = _field("Film", "cluster, final, token, or a colour for all tokens")
+    first: str | None = _field("Film", "a colour for the first token, for example red")
+    view: Pair | None = _field("Film", "azimuth and elevation in degrees (d = 3), separated by a comma")
+    run: Whole = _field("Film", "which run of an ensemble, from 0", 0)
+
+
+T = TypeVar("T", bound=Table)
+
+
+def checked(table: type[T], values: Mapping[str, Any], source: str = "setting") -> T:
+    """A table from names and values, or one sentence about the first that does not fit.
+
+    >>> checked(Simulate, {"betta": 1.0})
+    Traceback (most recent call last):
+    metastable.errors.InputError: Unknown setting 'betta'; did you mean 'beta'? ...
+    """
+    for name in values:
+        if name not in table.model_fields:
+            raise unknown(source, name, table.model_fields)
+    try:
+        return table.model_validate(dict(values))
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        raise InputError(f"{name} must be {_kind(table, name)}, not {values[name]!r}.") from error
+
+
+def _kind(table: type[Table], name: str) -> str:
+    if name in _SPECIAL:
+        return _SPECIAL[name]
+    return next((_TYPES[kind] for kind in kinds(table, name) if kind in _TYPES), "another kind of value")
+
+
+def kinds(table: type[Table], name: str) -> list[str]:
+    """The names of the plain types a setting may have.
+
+    >>> kinds(Simulate, "save")
+    ['int', 'list']
+    """
+    found: list[str] = []
+
+    def look(hint: Any) -> None:
+        if get_origin(hint) is Annotated:
+            look(get_args(hint)[0])
+        elif get_origin(hint) in (Union, UnionType):
+            for part in get_args(hint):
+                look(part)
+        else:
+            found.append(getattr(get_origin(hint) or hint, "__name__", str(hint)))
+
+    look(table.model_fields[name].annotation)
+    return [kind for kind in found if kind != "NoneType"]
