@@ -4,6 +4,7 @@ The functions have the names of the files they live in; torch and transformers a
 """
 
 from metastable.models.heads import heads
+from metastable.models.ladder import Ladder, ladder
 from metastable.models.load import load
 from metastable.models.model import Model
 from metastable.models.probe import Probe, probe, trajectory
@@ -11,4 +12,17 @@ from metastable.models.sinks import sinks
 from metastable.models.spectra import Spectra, spectra
 from metastable.models.texts import texts
 
-__all__ = ["Model", "Probe", "Spectra", "heads", "load", "probe", "sinks", "spectra", "texts", "trajectory"]
+__all__ = [
+    "Ladder",
+    "Model",
+    "Probe",
+    "Spectra",
+    "heads",
+    "ladder",
+    "load",
+    "probe",
+    "sinks",
+    "spectra",
+    "texts",
+    "trajectory",
+]

@@ -37,23 +37,28 @@ def cosines(x: np.ndarray, centred: bool, eps: float) -> tuple[np.ndarray, np.nd
     return np.clip(u @ u.T, -1.0, 1.0), kept
 
 
-def cluster_count(cosine: np.ndarray, threshold: float) -> int:
-    """The number of clusters of tokens linked by chains of cosines above the threshold.
+def cluster_labels(cosine: np.ndarray, threshold: float) -> np.ndarray:
+    """The cluster of every token (n,): tokens linked by chains of cosines above the threshold share a label.
 
-    >>> cluster_count(np.array([[1.0, 0.95, 0.0], [0.95, 1.0, 0.95], [0.0, 0.95, 1.0]]), 0.9)
-    1
+    >>> cluster_labels(np.array([[1.0, 0.95, 0.0], [0.95, 1.0, 0.95], [0.0, 0.95, 1.0]]), 0.9).tolist()
+    [0, 0, 0]
     """
     linked = cosine > threshold
     n = len(linked)
-    if np.count_nonzero(linked) <= n:  # nothing but the diagonal
-        return n
     label = np.arange(n)  # every token takes the lowest label in reach, until none changes
+    if np.count_nonzero(linked) <= n:  # nothing but the diagonal
+        return label
     while True:
         lowest = np.minimum(label, np.where(linked, label, n).min(axis=1))
         lowest = lowest[lowest]  # jump to the label of the label, so that long chains take few rounds
         if np.array_equal(lowest, label):
-            return int(np.count_nonzero(label == np.arange(n)))
+            return label
         label = lowest
+
+
+def cluster_count(cosine: np.ndarray, threshold: float) -> int:
+    """The number of clusters: see `cluster_labels`."""
+    return int(np.count_nonzero(cluster_labels(cosine, threshold) == np.arange(len(cosine))))
 
 
 class Similarity:

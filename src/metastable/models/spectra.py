@@ -93,7 +93,7 @@ def spectra(name: str | Path | Model, layers: Sequence[int] | None = None, top: 
     reader = _reader(model) if top > 0 else None
     for layer in chosen:
         block = model.block(layer)
-        length = _squared_length(model, layer)
+        length = squared_length(model, layer)
         for head in range(block.heads):
             row, finding, vectors = _head(block, head, length)
             rows.append(row)
@@ -177,7 +177,7 @@ def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> Any:
     return xarray.Dataset(variables, {"layer": layers})
 
 
-def _squared_length(model: Model, layer: int) -> float:
+def squared_length(model: Model, layer: int) -> float:
     """Mean squared length of the tokens that enter attention, for unit variance before the norm's gain and bias."""
     from metastable.models.families.parts import layer_norm
 

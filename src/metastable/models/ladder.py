@@ -1,0 +1,152 @@
+"""The ladder: a model rebuilt as particle dynamics, one part at a time, and how far each rung is from the real thing.
+
+The top rung is the network itself, so its distance is rounding; what each step down loses is what the theory leaves
+out. Every rung starts from the model's own embedded tokens of one text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metastable.errors import InputError
+from metastable.models.agreement import adjusted_rand, wasserstein
+from metastable.models.load import load
+from metastable.models.model import Model
+from metastable.models.probe import trajectory
+from metastable.models.rungs import RUNGS, final_norm, rung
+from metastable.models.similarity import cluster_labels
+
+if TYPE_CHECKING:
+    from metastable.trajectory import Trajectory
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """Rungs beside the real model.
+
+    ``data`` is an ``xarray.Dataset`` over (rung, layer):
+
+    - ``wasserstein``: Wasserstein-1 distance of the distributions of pairwise cosines, i < j;
+    - ``rand_index``: adjusted Rand index of the clusters (tokens linked by cosines above ``threshold``);
+    - ``gram_distance``: ||G - G'||_F / ||G'||_F of the matrices of cosines, G' the model's;
+    - ``relative_error``: ||x - x'||_F / ||x'||_F of the states themselves, for rungs that have the model's norms;
+    - ``mean_cosine``: over pairs, with ``model_mean_cosine`` (layer) beside it;
+    - ``step_error``: for a weight-shared model, the gram distance between a sphere rung's layers and the same rung in
+      continuous time: small where one layer is a small step of the ODE.
+    """
+
+    model: Model
+    real: "Trajectory" = field(repr=False)
+    runs: tuple["Trajectory", ...] = field(repr=False)
+    data: Any = field(repr=False)
+
+
+def ladder(
+    name: str | Path | Model,
+    text: str | Sequence[int],
+    layers: int | None = None,
+    rungs: Sequence[int] = (0, 1, 2, 3, 4),
+    head: int = 0,
+    threshold: float = 0.9,
+) -> Ladder:
+    """Climb from the pure particle system to the exact network on one text.
+
+    Parameters
+    ----------
+    name : str, Path or Model
+        What ``metastable.models.load`` takes (it is then loaded in float64), or what it returned.
+    text : str or sequence of token ids
+    layers : int, optional
+        How many layers; the trained depth when left out, more for a weight-shared model.
+    rungs : sequence of int
+        Which rungs, of ``metastable.models.rungs.RUNGS``.
+    head : int
+        The head of rung 0.
+    threshold : float
+        Cosine above which tokens count as one cluster for ``rand_index``.
+
+    Examples
+    --------
+    >>> from metastable.models import ladder
+    >>> climb = ladder("reactions-albert", "CCO.CC(=O)O>>CCOC(C)=O")  # doctest: +SKIP
+    >>> float(climb.data["relative_error"].sel(rung=4).max()) < 1e-10  # doctest: +SKIP
+    True
+    """
+    model = name if isinstance(name, Model) else load(name, dtype="float64")
+    real = trajectory(model, text, layers)
+    if real.x.shape[1] < 2:
+        raise InputError("The ladder compares pairs of tokens; the text has a single token.")
+    depth = len(real) - 1
+    runs, rows, steps = [], [], []
+    for number in rungs:
+        run = _climb(model, real, number, depth, head)
+        runs.append(run)
+        rows.append([_distances(x, y, number, threshold) for x, y in zip(run.x, real.x)])
+        steps.append(_step_error(model, run, number))
+    return Ladder(model, real, tuple(runs), _dataset(rows, steps, list(rungs), real))
+
+
+def _climb(model: Model, real: "Trajectory", number: int, depth: int, head: int) -> "Trajectory":
+    from metastable.integrate import simulate
+
+    dynamics = rung(model, number, real.x.shape[1], depth, head)
+    run = simulate(dynamics, _start(real.x[0], number), t=depth, method="layers", save=depth + 1)
+    norm = final_norm(model)
+    if number >= 3 and norm is not None and depth == model.depth:
+        last = np.asarray(norm(run.x[-1]))  # the library norms the last state, and so do we
+        run = replace(run, x=np.concatenate([run.x[:-1], last[None]]))
+    return run
+
+
+def _start(x: np.ndarray, number: int) -> np.ndarray:
+    return x if number >= 3 else x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def _step_error(model: Model, run: "Trajectory", number: int) -> np.ndarray:
+    """How far the layers of a sphere rung are from its own ODE; nan where there is no such comparison."""
+    from metastable.integrate import simulate
+
+    if number >= 3 or not model.family.shared or run.dynamics is None:
+        return np.full(len(run), np.nan)
+    flow = simulate(run.dynamics, run.x[0], t=float(run.t[-1]), method="rk4", dt=0.1, save=run.t)
+    return np.array([_gram_distance(_cosine(x), _cosine(y)) for x, y in zip(run.x, flow.x)])
+
+
+def _cosine(x: np.ndarray) -> np.ndarray:
+    unit = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-300)
+    return np.asarray(np.clip(unit @ unit.T, -1.0, 1.0))
+
+
+def _gram_distance(G: np.ndarray, H: np.ndarray) -> float:
+    return float(np.linalg.norm(G - H) / np.linalg.norm(H))
+
+
+def _distances(x: np.ndarray, y: np.ndarray, number: int, threshold: float) -> dict[str, float]:
+    """How far tokens x of a rung are from the model's tokens y."""
+    G, H = _cosine(x), _cosine(y)
+    pairs = np.triu_indices(len(G), 1)
+    same_space = number >= 3
+    return {
+        "wasserstein": wasserstein(G[pairs], H[pairs]),
+        "rand_index": adjusted_rand(cluster_labels(G, threshold), cluster_labels(H, threshold)),
+        "gram_distance": _gram_distance(G, H),
+        "relative_error": float(np.linalg.norm(x - y) / np.linalg.norm(y)) if same_space else float("nan"),
+        "mean_cosine": float(G[pairs].mean()),
+    }
+
+
+def _dataset(rows: list[list[dict[str, float]]], steps: list[np.ndarray], rungs: list[int], real: "Trajectory") -> Any:
+    import xarray
+
+    both = ("rung", "layer")
+    variables: dict[str, Any] = {
+        key: (both, np.array([[cell[key] for cell in row] for row in rows])) for key in rows[0][0]
+    }
+    means = [_cosine(x)[np.triu_indices(x.shape[0], 1)].mean() for x in real.x]
+    variables["model_mean_cosine"] = ("layer", np.array(means))
+    variables["step_error"] = (both, np.stack(steps))
+    coords = {"rung": rungs, "layer": np.arange(len(real)), "part": ("rung", [RUNGS[r] for r in rungs])}
+    return xarray.Dataset(variables, coords)

@@ -1,0 +1,130 @@
+"""A model's weights as the simulator's parts: one ``Dynamics`` per rung of the ladder.
+
+| rung | what is added | tokens |
+| --- | --- | --- |
+| 0 | one head: softmax(beta <Q x_i, K x_j>) O V x_j, the papers' equation | unit sphere |
+| 1 | all heads | unit sphere |
+| 2 | biases of the maps, positions in the scores (rotary or relative) | unit sphere |
+| 3 | the residual stream with the model's norms | as the model has them |
+| 4 | the MLP: the exact network | as the model has them |
+
+On the unit sphere a token stands for one as long as the model's norm makes it, r. So beta is the model's score scale
+times r^2, and biases are divided by r; the mask is the model's own on every rung.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metastable.blocks import MLP, Block, LayerNorm, RMSNorm
+from metastable.dynamics import Dynamics
+from metastable.errors import InputError
+from metastable.models.model import Model
+from metastable.models.spectra import squared_length
+from metastable.scores import Relative, Rotary
+from metastable.weights import Stack, Weights
+
+if TYPE_CHECKING:
+    from metastable.models.families import BlockWeights, Norm
+
+RUNGS = ("one head", "all heads", "biases and positions", "residual and norms", "MLP: the exact network")
+
+
+def rung(model: Model, number: int, n: int, layers: int, head: int = 0) -> Dynamics:
+    """The dynamics of one rung, for texts of n tokens through ``layers`` layers.
+
+    Examples
+    --------
+    >>> from metastable.models import load
+    >>> rung(load("reactions-albert"), 0, n=20, layers=12).weights.heads  # doctest: +SKIP
+    1
+    """
+    if not 0 <= number < len(RUNGS):
+        raise InputError(f"The ladder has rungs 0 to {len(RUNGS) - 1}, not {number}.")
+    if model.whole is not model.stack:
+        raise InputError("A T5 decoder also reads its encoder, which the simulator does not; use part='encoder'.")
+    blocks = [model.block(0)] if model.family.shared else [model.block(layer) for layer in range(layers)]
+    if not 0 <= head < blocks[0].heads:
+        raise InputError(f"{model.name!r} has heads 0 to {blocks[0].heads - 1}, not {head}.")
+    position = _position(model, n) if number >= 2 else None
+    mask = model.family.mask(model.stack)
+    if number >= 3:
+        beta = 1.0 if len({b.scale for b in blocks}) > 1 else blocks[0].scale
+        weights = _weights(blocks, [b.scale / beta for b in blocks], [1.0] * len(blocks), None, biases=True)
+        parts = _block(blocks, with_mlp=number == 4)
+        return Dynamics(weights, beta, mask=mask, geometry="euclidean", position=position, block=parts)
+    lengths = [squared_length(model, layer) for layer in range(len(blocks))]
+    betas = [b.scale * r for b, r in zip(blocks, lengths)]
+    beta = float(np.mean(betas))
+    only = head if number == 0 else None
+    weights = _weights(blocks, [b / beta for b in betas], np.sqrt(lengths), only, biases=number == 2)
+    return Dynamics(weights, beta, mask=mask, geometry="sphere", position=position)
+
+
+def _weights(
+    blocks: Sequence["BlockWeights"], gains: Sequence[float], lengths: Sequence[float], head: int | None, biases: bool
+) -> Weights:
+    """Maps of every layer; queries times ``gains`` (what is left of the score scale), biases over ``lengths``."""
+    chosen = slice(None) if head is None else slice(head, head + 1)
+    maps: dict[str, list[Any]] = {
+        "Q": [b.Q[chosen] * g for b, g in zip(blocks, gains)],
+        "K": [b.K[chosen] for b in blocks],
+        "V": [b.V[chosen] for b in blocks],
+        "O": [b.O[chosen] for b in blocks],
+    }
+    if biases:
+        maps["q_bias"] = [_over(b.q_bias, r / g) for b, g, r in zip(blocks, gains, lengths)]
+        for name in ("k_bias", "v_bias", "o_bias"):
+            maps[name] = [_over(getattr(b, name), r) for b, r in zip(blocks, lengths)]
+    return Weights(**{name: _through(values) for name, values in maps.items()})
+
+
+def _over(bias: Any, length: float) -> Any:
+    return None if bias is None else bias / length
+
+
+def _through(values: Sequence[Any]) -> Any:
+    """One array for a shared block, a ``Stack`` over layers otherwise, None where the model has none."""
+    if values[0] is None:
+        return None
+    return values[0] if len(values) == 1 else Stack(np.stack(values))
+
+
+def _block(blocks: Sequence["BlockWeights"], with_mlp: bool) -> Block:
+    mlp = MLP(
+        W_in=_through([b.mlp.W_in for b in blocks]),
+        W_out=_through([b.mlp.W_out for b in blocks]),
+        b_in=_through([b.mlp.b_in for b in blocks]),
+        b_out=_through([b.mlp.b_out for b in blocks]),
+        gate=_through([b.mlp.gate for b in blocks]),
+        activation=blocks[0].mlp.activation,
+    )
+    return Block(
+        mlp=mlp if with_mlp else None,
+        attention_norm=_norm([b.attention_norm for b in blocks]),
+        mlp_norm=_norm([b.mlp_norm for b in blocks]),
+        order=blocks[0].order,
+    )
+
+
+def _norm(norms: Sequence["Norm"]) -> LayerNorm | RMSNorm:
+    gain, bias = _through([n.gain for n in norms]), _through([n.bias for n in norms])
+    return (LayerNorm if norms[0].kind == "layer" else RMSNorm)(gain, bias, norms[0].eps)
+
+
+def final_norm(model: Model) -> LayerNorm | RMSNorm | None:
+    """The norm that the model applies to its last state, or None."""
+    from metastable.models.families.parts import layer_norm, rms_norm
+
+    module = model.family.final_norm(model.stack)
+    if module is None:
+        return None
+    return _norm([rms_norm(module) if hasattr(module, "variance_epsilon") else layer_norm(module)])
+
+
+def _position(model: Model, n: int) -> Relative | Rotary | None:
+    found = model.family.positions(model.stack)
+    if found.kind == "rotary":
+        return Rotary(found.table)
+    return Relative(found.table(n)) if found.kind == "relative" else None
