@@ -152,7 +152,7 @@ def collect(plan: Plan, parts: list[Piece]) -> Trajectory:
     charts = [p.chart for p in parts if p.chart is not None]
     chart = (np.concatenate([c[0] for c in charts]), np.concatenate([c[1] for c in charts])) if charts else None
     times = plan.times[: len(x)]
-    valid = pieces.valid_until(times, np.concatenate([p.apart for p in parts]))
+    valid = pieces.valid_until(times, np.concatenate([p.apart for p in parts]), plan.dtype)
     message = parts[-1].message or f"Reached t = {plan.t:g}."
     if valid < times[-1]:
         message += f" Rounding may have changed the tokens after t = {valid:g}: do not trust later ones."

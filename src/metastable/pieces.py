@@ -34,6 +34,10 @@ class Plan:
         """True when the run goes through the chart of `metastable.rescaled`."""
         return self.dynamics.geometry_name == "rescaled" and self.dynamics.normalise_name in _SHIFTABLE
 
+    def number(self, value: Any) -> np.ndarray:
+        """A number or array in the precision of the run, so that times do not widen its tokens."""
+        return np.asarray(value, self.dtype)
+
 
 _SHIFTABLE = ("softmax", "hardmax", "sinkhorn")  # normalisations that only see differences within a row
 
@@ -80,11 +84,11 @@ def finite(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.isfinite(x).all(axis=tuple(range(1, x.ndim))))
 
 
-def valid_until(times: np.ndarray, apart: np.ndarray) -> float:
+def valid_until(times: np.ndarray, apart: np.ndarray, dtype: str) -> float:
     """The last saved time before the two copies of a charted run part; inf if they never do."""
     from metastable.rescaled import TRUSTED
 
-    lost = np.flatnonzero(~(apart <= TRUSTED))
+    lost = np.flatnonzero(~(apart <= max(TRUSTED, 1e4 * float(np.finfo(dtype).eps))))
     if lost.size == 0:
         return float("inf")
     return float(times[lost[0] - 1]) if lost[0] > 0 else 0.0
@@ -94,67 +98,75 @@ def valid_until(times: np.ndarray, apart: np.ndarray) -> float:
 
 
 def _grid(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """For every save time the steps taken by then and the fraction of a step beyond them."""
-    whole = np.floor(plan.times / plan.dt + 1e-9).astype(np.int64)
-    rest = plan.times / plan.dt - whole
-    return whole, np.where(rest < 1e-9, 0.0, rest)
+    """For every save time the steps that reach it, and the fraction of the last of them at which it lies."""
+    exact = plan.times / plan.dt
+    whole = np.ceil(exact - 1e-9).astype(np.int64)
+    rest = exact - (whole - 1)
+    return whole, np.where(rest > 1.0 - 1e-9, 1.0, rest)
 
 
-def _spans(count: int, watched: bool, first: int) -> Iterator[tuple[int, int]]:
+def _spans(count: int, watched: bool, first: int) -> Iterator[tuple[int, int, int]]:
+    """(start, end, size) of the runs of saves that make a piece; the last may be shorter than ``size``."""
     size = -(-count // _WATCHED) if watched else count
     for start in range(first, count, size):
-        yield start, min(start + size, count)
+        yield start, min(start + size, count), size
 
 
-def _padded(values: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([values, np.zeros(size - len(values), values.dtype)])
+def _requests(steps_at: np.ndarray, theta: np.ndarray, span: tuple[int, int, int], k: int) -> tuple[Array, Array]:
+    """Steps before each save of a span and fractions, padded with saves that cost nothing."""
+    start, end, size = span
+    counts = np.zeros(size, np.int64)
+    counts[: end - start] = np.diff(steps_at[start:end], prepend=k)
+    fractions = np.ones(size, theta.dtype)
+    fractions[: end - start] = theta[start:end]
+    return counts, fractions
 
 
 def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> Iterator[Piece]:
     from metastable import steps
 
     steps_at, theta = _grid(plan)
-    k, first = jnp.asarray(0), 0
+    stand, first = steps.Stepped(x, x, jnp.asarray(0)), 0
     if state is not None:
-        x, k, first = jnp.asarray(state["x"], plan.dtype), jnp.asarray(state["k"]), int(state["next"])
+        stand = steps.Stepped(*(jnp.asarray(state[name]) for name in steps.Stepped._fields))
+        first = int(state["next"])
     noisy = bool(np.any(np.asarray(plan.dynamics.noise) != 0))
     key = jax.random.key(plan.seed)
-    size = -(-len(plan.times) // _WATCHED) if watched else len(plan.times)
-    for start, end in _spans(len(plan.times), watched, first):
-        counts = np.diff(steps_at[start:end], prepend=int(k))
-        asked = (_padded(counts, size), _padded(theta[start:end], size))
-        x, k, saved = steps.advance(dyn, x, k, *asked, plan.dt, key, plan.method, noisy)
-        kept = {"x": np.asarray(x), "k": np.asarray(k), "next": np.asarray(end)}
-        yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), kept)
+    for span in _spans(len(plan.times), watched, first):
+        start, end, _ = span
+        asked = _requests(steps_at, plan.number(theta), span, int(stand.k))
+        stand, saved = steps.advance(dyn, stand, *asked, plan.number(plan.dt), key, plan.method, noisy)
+        yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), _stored(stand, end))
+
+
+def _stored(stand: Any, following: int) -> dict[str, np.ndarray]:
+    return {"next": np.asarray(following), **{name: np.asarray(v) for name, v in stand._asdict().items()}}
 
 
 def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[Piece]:
     from metastable import rescaled, rescaled_steps
 
-    layer = plan.dt if plan.method == "layers" else None
-    dyn, chart = _chart(plan, z, layer)
+    dyn, chart = _chart(plan, z, plan.dt if plan.method == "layers" else None)
     steps_at, theta = _grid(plan)
-    carry, first = (*_two_copies(chart, z), jnp.asarray(0)), 0
+    y, refs = _two_copies(chart, z)
+    stand, first = rescaled_steps.Stepped(y, y, y, refs, jnp.asarray(0)), 0
     if state is not None:
-        carry = (jnp.asarray(state["y"], plan.dtype), jnp.asarray(state["refs"]), jnp.asarray(state["k"]))
+        stand = rescaled_steps.Stepped(*(jnp.asarray(state[name]) for name in rescaled_steps.Stepped._fields))
         first = int(state["next"])
     every = max(1, int(0.25 / max(float(chart.top) * plan.dt, 1e-3)))
-    key = jax.random.key(plan.seed)
-    size = -(-len(plan.times) // _WATCHED) if watched else len(plan.times)
-    for start, end in _spans(len(plan.times), watched, first):
-        counts = np.diff(steps_at[start:end], prepend=int(carry[2]))
-        asked = (_padded(counts, size), _padded(theta[start:end], size))
-        carry, (y, refs, apart) = rescaled_steps.advance_fixed(
-            dyn, chart, carry, *asked, plan.dt, every, key, plan.method
+    for span in _spans(len(plan.times), watched, first):
+        start, end, _ = span
+        asked = _requests(steps_at, plan.number(theta), span, int(stand.k))
+        stand, (y, refs, apart) = rescaled_steps.advance_fixed(
+            dyn, chart, stand, *asked, plan.number(plan.dt), every, plan.method
         )
         m = end - start
-        z_saved = rescaled.tokens_at(chart, jnp.asarray(plan.times[start:end]), y[:m], refs[:m])
-        kept = {"y": carry[0], "refs": carry[1], "k": carry[2], "next": np.asarray(end)}
+        z_saved = rescaled.tokens_at(chart, plan.number(plan.times[start:end]), y[:m], refs[:m])
         yield Piece(
             start,
             np.asarray(z_saved),
             float(plan.times[end - 1]),
-            {name: np.asarray(value) for name, value in kept.items()},
+            _stored(stand, end),
             (np.asarray(y[:m]), np.asarray(refs[:m])),
             np.asarray(apart[:m]),
         )
@@ -205,10 +217,11 @@ def _adaptive(plan: Plan, dyn: Dynamics, x: Array, state: Any) -> Iterator[Piece
         if first >= len(plan.times):
             return
         end, times = _asked(plan, t0, t1, first)
-        x, reached, saved, _ = adaptive.advance(dyn, x, t0, t1, times, plan.rtol, plan.atol, plan.method, MOST_STEPS)
+        numbers = (plan.number(v) for v in (t0, t1, times, plan.rtol, plan.atol))
+        x, reached, saved, _ = adaptive.advance(dyn, x, *numbers, plan.method, MOST_STEPS)
         kept = {"x": np.asarray(x), "next": np.asarray(end), "edge": np.asarray(edge + 1)}
         piece = Piece(first, np.asarray(saved)[: end - first], float(reached), kept)
-        yield piece if float(reached) >= t1 else _stalled(plan, piece)
+        yield piece if float(reached) >= plan.number(t1) else _stalled(plan, piece)
         first = end
 
 
@@ -227,7 +240,7 @@ def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
 
     dyn, chart = _chart(plan, z, None)
     (y, refs), t0, first = _two_copies(chart, z), 0.0, 0
-    shortest = min(plan.t, 0.5 / max(float(chart.top), 1e-300)) / 1.0 if plan.t > 0 else 0.0
+    shortest = min(plan.t, 0.5 / max(float(chart.top), 1e-300)) if plan.t > 0 else 0.0
     length, count = shortest, 0
     if state is not None:
         y, refs = jnp.asarray(state["y"], plan.dtype), jnp.asarray(state["refs"])
@@ -241,24 +254,23 @@ def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
         kept = _kept(y, refs, 0.0, 1, length, 0)
         yield Piece(0, np.asarray(z)[None], 0.0, kept, (np.asarray(y[:1]), np.asarray(refs[:1])), np.zeros(1))
         first = 1
-    key = jax.random.key(plan.seed)
     while first < len(plan.times):
         t1 = plan.t if t0 + 1.5 * length >= plan.t else t0 + length
         end, times = _asked(plan, t0, t1, first)
+        numbers = (plan.number(v) for v in (t0, t1, times, plan.rtol, plan.atol, count))
         y, refs, reached, (saved, apart), closest = rescaled_steps.advance_adaptive(
-            dyn, chart, y, refs, t0, t1, times, plan.rtol, plan.atol,
-            jax.random.fold_in(key, count), plan.method, MOST_STEPS,
-        )  # fmt: skip
+            dyn, chart, y, refs, *numbers, plan.method, MOST_STEPS
+        )
         m = end - first
         length = 2.0 * length if float(closest) < -700.0 else shortest
         count += 1
         refs0 = jnp.broadcast_to(refs[0], (len(times), *refs[0].shape))
-        z_saved = rescaled.tokens_at(chart, jnp.asarray(times), saved, refs0)[:m]
+        z_saved = rescaled.tokens_at(chart, plan.number(times), saved, refs0)[:m]
         piece = Piece(
             first, np.asarray(z_saved), float(reached), _kept(y, refs, t1, end, length, count),
             (np.asarray(saved[:m]), np.asarray(refs0[:m])), np.asarray(apart[:m]),
         )  # fmt: skip
-        yield piece if float(reached) >= t1 else _stalled(plan, piece)
+        yield piece if float(reached) >= plan.number(t1) else _stalled(plan, piece)
         t0, first = t1, end
 
 

@@ -30,7 +30,7 @@ from metastable.dynamics import Dynamics
 from metastable.errors import InputError
 
 Array = Any
-TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid
+TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid (1e4 roundings at least)
 _NEAR = 0.25  # a token joins a reference within this relative distance
 _CAP = 300.0  # exponents beyond it change nothing: such attention is saturated
 _WORST_BASIS = 1e6  # condition number of eigenvectors beyond which V is taken as it is
@@ -172,21 +172,23 @@ def scaled_tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
     return gather(y, refs) + jnp.where(down, eta, back)
 
 
+def rescaled_coordinates(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """zeta, (..., n, d); inf where a contracting direction has left the range of floats."""
+    zeta = scaled_tokens(chart, t, y, refs)
+    lost = -jnp.asarray(chart.grow) * t > 700.0  # flow caps its exponents, which must not pass for a result here
+    back = jnp.where(lost & (zeta != 0.0), jnp.inf, flow(chart, -t, zeta))
+    return jnp.where(contracting(chart), back, zeta)
+
+
 def tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
     """z = S zeta, (..., n, d)."""
-    zeta = scaled_tokens(chart, t, y, refs)
-    down = contracting(chart)
-    return flow(chart, -t, zeta, only=down) @ jnp.asarray(chart.S).T
+    return rescaled_coordinates(chart, t, y, refs) @ jnp.asarray(chart.S).T
 
 
 @jax.jit
 def zeta_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
     """zeta at many saved times, (m, ..., n, d)."""
-
-    def one(t: Array, y: Array, refs: Array) -> Array:
-        return flow(chart, -t, scaled_tokens(chart, t, y, refs), only=contracting(chart))
-
-    return jax.vmap(one)(times, y, refs)
+    return jax.vmap(rescaled_coordinates, (None, 0, 0, 0))(chart, times, y, refs)
 
 
 @jax.jit
@@ -198,21 +200,18 @@ def tokens_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
 # --- attention and velocity -------------------------------------------------------------------------------------
 
 
-def _views(chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> tuple[Array, Array, Array]:
-    """(c, eta, X): scaled references, offsets, and scaled tokens, all at time t, from a state frozen at ``since``."""
-    down = contracting(chart)
-    mine = own(y, refs)
-    ahead = flow(chart, t - since, y)
-    eta = jnp.where(mine, 0.0, ahead)
+def _views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array, Array]:
+    """(c, eta, X): scaled references, offsets, and scaled tokens, all at time t."""
     shrink = jnp.exp(-chart.top * t)
-    base = jnp.where(down, ahead * shrink, _shrunk_flow(chart, t, y))  # e^{-top t} xi, right for references
+    base = jnp.where(contracting(chart), y * shrink, _shrunk_flow(chart, t, y))  # e^{-top t} xi, for references
     c = gather(base, refs)
+    eta = jnp.where(own(y, refs), 0.0, y)
     return c, eta, c + shrink * eta
 
 
-def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> tuple[Array, Array]:
+def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
     """(P, gaps), both (..., n, n): attention, and scores relative to the row's best."""
-    c, eta, X = _views(chart, t, y, refs, since)
+    c, eta, X = _views(chart, t, y, refs)
     E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
     XG = X @ jnp.asarray(chart.G)  # (..., n, d)
     far = jnp.einsum("...id,...jd->...ij", XG, c)
@@ -230,35 +229,46 @@ def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, sinc
     return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :], gaps
 
 
-def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> tuple[Array, Array]:
-    """(s, eta) at time t: s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space."""
-    c, eta, _ = _views(chart, t, y, refs, since)
-    P, _ = attention(dyn, chart, t, y, refs, since)
+def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space, at time t."""
+    c, eta, _ = _views(chart, t, y, refs)
+    P, _ = attention(dyn, chart, t, y, refs)
     same = refs[..., :, None] == refs[..., None, :]
     cross = jnp.where(same, 0.0, P)
     E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
     jump = jnp.einsum("...ij,...jd->...id", cross, c) - cross.sum(axis=-1, keepdims=True) * c
-    return jnp.einsum("...ij,...jd->...id", P, eta) + E * jump, eta
+    return jnp.einsum("...ij,...jd->...id", P, eta) + E * jump
 
 
-def offset_velocity(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
-    """y' with offsets in moving scale: eta' = L (s - s_ref), zeta_r' = L e^{-tL} s_r. For adaptive steps."""
-    s, _ = gathered(dyn, chart, t, y, refs, t)
-    root = jnp.where(contracting(chart), s + y, flow(chart, -t, s))
-    return times_L(chart, jnp.where(own(y, refs), root, s - gather(s, refs)))
+# A step holds the state in the scale of its start, ``since``. In a *frozen* state w all scales stay there: it is
+# linear in z, so a Runge-Kutta step in w is the same step taken in z. In a *moving* state offsets follow their scale
+# (they come to rest when attention saturates, so adaptive steps can grow) and only references stay frozen.
 
 
 def frozen_velocity(dyn: Dynamics, chart: Chart, t: Array, w: Array, refs: Array, since: Array) -> Array:
-    """w' with the scale frozen at ``since``: linear in z, so a step here is the same step taken in z itself."""
-    s, _ = gathered(dyn, chart, t, w, refs, since)
-    down = contracting(chart)
-    root = jnp.where(down, flow(chart, since - t, s), flow(chart, -t, s))
+    """w' of a frozen state."""
+    s = gathered(dyn, chart, t, thaw(chart, t - since, w, refs), refs)
     rest = flow(chart, since - t, s - gather(s, refs)) - w
-    return times_L(chart, jnp.where(own(w, refs), root, rest))
+    return times_L(chart, jnp.where(own(w, refs), _root_pull(chart, t, s, since), rest))
+
+
+def moving_velocity(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> Array:
+    """y' of a moving state: eta' = L (s - s_ref)."""
+    s = gathered(dyn, chart, t, settle(chart, t - since, y, refs), refs)
+    return times_L(chart, jnp.where(own(y, refs), _root_pull(chart, t, s, since), s - gather(s, refs)))
+
+
+def _root_pull(chart: Chart, t: Array, s: Array, since: Array) -> Array:
+    return jnp.where(contracting(chart), flow(chart, since - t, s), flow(chart, -t, s))
+
+
+def settle(chart: Chart, h: Array, y: Array, refs: Array) -> Array:
+    """The state at time since + h of a moving state."""
+    return jnp.where(own(y, refs), flow(chart, h, y, only=contracting(chart)), y)
 
 
 def thaw(chart: Chart, h: Array, w: Array, refs: Array) -> Array:
-    """The state with its frozen scale moved on by h."""
+    """The state at time since + h of a frozen state."""
     return jnp.where(own(w, refs), flow(chart, h, w, only=contracting(chart)), flow(chart, h, w))
 
 
@@ -268,15 +278,15 @@ def thaw(chart: Chart, h: Array, w: Array, refs: Array) -> Array:
 def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
     """Choose references anew: each token follows the most attended token near it, to the end of the chain."""
     n = y.shape[-2]
-    P, _ = attention(dyn, chart, t, y, refs, t)
-    _, _, X = _views(chart, t, y, refs, t)
+    P, _ = attention(dyn, chart, t, y, refs)
+    _, _, X = _views(chart, t, y, refs)
     held = P.sum(axis=-2)  # (..., n): attention held by each token
     square = (X**2).sum(axis=-1)
     apart = square[..., :, None] + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", X, X)
     # tokens that share a reference are near unless their offset says otherwise; here distances only pick candidates
     near = (apart <= _NEAR**2 * jnp.minimum(square[..., :, None], square[..., None, :])) | jnp.eye(n, dtype=bool)
-    order = jnp.argsort(jnp.argsort(-held, axis=-1, stable=True), axis=-1)  # rank by attention held, ties by index
-    best = jnp.argmin(jnp.where(near, order[..., None, :], n), axis=-1)  # (..., n)
+    # ties go to the lower index, so chains never close
+    best = jnp.argmax(jnp.where(near, held[..., None, :], -1.0), axis=-1)  # (..., n)
     for _ in range(max(1, int(np.ceil(np.log2(max(n, 2)))))):
         best = jnp.take_along_axis(best, best, axis=-1)
     return change(chart, t, y, refs, best), best
@@ -295,10 +305,14 @@ def change(chart: Chart, t: Array, y: Array, refs: Array, new: Array) -> Array:
     return jnp.where(own(y, new), root, offset)
 
 
-def shaken(y: Array, refs: Array, key: Array) -> Array:
-    """The second copy with a few roundings of relative noise; the first copy (leading axis 0) is left alone."""
-    noise = jax.random.rademacher(key, y.shape[1:], y.dtype) * (2 * jnp.finfo(y.dtype).eps)
-    return jnp.concatenate([y[:1], (y[1] * (1.0 + noise))[None]])
+def shaken(y: Array, k: Array) -> Array:
+    """The second copy with two roundings of relative noise; the first copy (leading axis 0) is left alone.
+
+    The signs are those of a fast sine of place and step number k: as good as random here, and quick to compile.
+    """
+    place = jnp.arange(y[1].size, dtype=y.dtype).reshape(y.shape[1:])
+    sign = jnp.sign(jnp.sin(12.9898 * place + 78.233 * k))
+    return jnp.stack([y[0], y[1] * (1.0 + 2 * jnp.finfo(y.dtype).eps * sign)])
 
 
 def disagreement(chart: Chart, t: Array, y: Array, refs: Array) -> Array:

@@ -4,7 +4,7 @@ States carry two copies on a leading axis: the run, and the run with a few round
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from metastable import rescaled as chart_of_z
 from metastable.compute import jax, jnp
@@ -15,83 +15,92 @@ from metastable.steps import hermite
 Array = Any
 
 
-def euler(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Array) -> Array:
-    """z + h z', order 1."""
-    return y + h * chart_of_z.frozen_velocity(dyn, chart, t, y, refs, t)
+# the classical methods as (fraction of the step, weight) per stage; each stage starts from the one before
+TABLEAUS = {
+    "euler": ((0.0,), (1.0,)),
+    "rk4": ((0.0, 0.5, 0.5, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6)),
+}
 
 
-def rk4(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Array) -> Array:
-    """The classical step, order 4; the scale stays frozen at t, so this is the step in z."""
+def runge_kutta(method: str, dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Array) -> Array:
+    """A fixed step of order 1 or 4 with the scale frozen at t, which makes it the same step as taken in z."""
+    fractions, weights = (jnp.asarray(row, y.dtype) for row in TABLEAUS[method])
 
-    def f(s: Array, w: Array) -> Array:
-        return chart_of_z.frozen_velocity(dyn, chart, s, w, refs, t)
+    def stage(carry: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        total, slope = carry
+        slope = chart_of_z.frozen_velocity(dyn, chart, t + row[0] * h, y + row[0] * h * slope, refs, t)
+        return (total + row[1] * slope, slope), None
 
-    k1 = f(t, y)
-    k2 = f(t + h / 2, y + h / 2 * k1)
-    k3 = f(t + h / 2, y + h / 2 * k2)
-    k4 = f(t + h, y + h * k3)
-    return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    zero = jnp.zeros_like(y)
+    (total, _), _ = jax.lax.scan(stage, (zero, zero), (fractions, weights))
+    return y + h * total
 
 
 def layers(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Array) -> Array:
     """Remark 4, exactly: z_i + h sum_j P_ij R^{-1} V (z_j - z_i) with R = I + h V, scale moved on to t + h."""
-    s, _ = chart_of_z.gathered(dyn, chart, t, y, refs, t)
+    s = chart_of_z.gathered(dyn, chart, t, y, refs)
     down = chart_of_z.contracting(chart)
     root = jnp.where(down, s + y, chart_of_z.flow(chart, -(t + h), s))
     pull = jnp.where(chart_of_z.own(y, refs), root, s - chart_of_z.gather(s, refs))
     return y + h * chart_of_z.times_L(chart, pull)
 
 
+class Stepped(NamedTuple):
+    """Where a charted run stands: the last step's two ends in the scale of its start, the state, references, steps."""
+
+    before: Array
+    after: Array
+    now: Array
+    refs: Array
+    k: Array
+
+
 @partial(jax.jit, static_argnames=("method",))
 def advance_fixed(
     dyn: Dynamics,
     chart: Chart,
-    state: tuple[Array, Array, Array],
+    state: Stepped,
     counts: Array,
     thetas: Array,
     dt: Array,
     every: Array,
-    key: Array,
     method: str,
-) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
+) -> tuple[Stepped, tuple[Array, Array, Array]]:
     """Fixed steps between saves, as `steps.advance`; references are chosen anew every ``every`` steps.
 
-    Returns the state and, for each save, (y, refs, disagreement of the two copies).
+    Returns where the run stands and, for each save, (y, refs, disagreement of the two copies).
     """
 
-    def ready(y: Array, refs: Array, k: Array) -> tuple[Array, Array]:
-        def anew(y: Array, refs: Array) -> tuple[Array, Array]:
-            y, refs = chart_of_z.refer(dyn, chart, k * dt, y, refs)
-            return chart_of_z.shaken(y, refs, jax.random.fold_in(key, k)), refs
+    def anew(y: Array, refs: Array, k: Array) -> tuple[Array, Array]:
+        y, refs = chart_of_z.refer(dyn, chart, k * dt, y, refs)
+        return chart_of_z.shaken(y, k), refs
 
-        return jax.lax.cond(k % every == 0, anew, lambda y, refs: (y, refs), y, refs)
-
-    def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        y, refs, k = carry
-        y, refs = ready(y, refs, k)
+    def step(state: Stepped) -> Stepped:
+        k = state.k
+        y, refs = jax.lax.cond(k % every == 0, anew, lambda y, refs, k: (y, refs), state.now, state.refs, k)
         if method == "layers":
-            return layers(dyn, chart, k * dt, y, refs, dt), refs, k + 1
-        w = {"euler": euler, "rk4": rk4}[method](dyn, chart, k * dt, y, refs, dt)
-        return chart_of_z.thaw(chart, dt, w, refs), refs, k + 1
+            y = layers(dyn, chart, k * dt, y, refs, dt)
+            return Stepped(y, y, y, refs, k + 1)
+        w = runge_kutta(method, dyn, chart, k * dt, y, refs, dt)
+        return Stepped(y, w, chart_of_z.thaw(chart, dt, w, refs), refs, k + 1)
 
-    def between(carry: tuple[Array, Array, Array], theta: Array) -> tuple[Array, Array]:
-        y, refs, k = carry
-        y, refs = ready(y, refs, k)
-        t = k * dt
-        w = {"euler": euler, "rk4": rk4}[method](dyn, chart, t, y, refs, dt)
-        v0 = chart_of_z.frozen_velocity(dyn, chart, t, y, refs, t)
-        v1 = chart_of_z.frozen_velocity(dyn, chart, t + dt, w, refs, t)
-        inside = hermite(theta, dt, y, v0, w, v1)
-        return chart_of_z.thaw(chart, theta * dt, inside, refs), refs
+    def inside(state: Stepped, theta: Array) -> Array:
+        t0 = (state.k - 1) * dt
+        ends, times = jnp.stack([state.before, state.after]), jnp.stack([t0, t0 + dt])
+        slopes = jax.lax.map(
+            lambda end: chart_of_z.frozen_velocity(dyn, chart, end[0], end[1], state.refs, t0), (times, ends)
+        )
+        y = hermite(theta, dt, ends[0], slopes[0], ends[1], slopes[1])
+        return chart_of_z.thaw(chart, theta * dt, y, state.refs)
 
-    def save(carry: Any, asked: tuple[Array, Array]) -> tuple[Any, tuple[Array, Array, Array]]:
+    def save(state: Stepped, asked: tuple[Array, Array]) -> tuple[Stepped, tuple[Array, Array, Array]]:
         count, theta = asked
-        carry = jax.lax.fori_loop(0, count, lambda _, c: step(c), carry)
-        y, refs = carry[0], carry[1]
+        state = jax.lax.fori_loop(0, count, lambda _, s: step(s), state)
+        y = state.now
         if method != "layers":
-            y, refs = jax.lax.cond(theta > 0, between, lambda c, theta: (c[0], c[1]), carry, theta)
-        t = (carry[2] + theta) * dt
-        return carry, (y[0], refs[0], chart_of_z.disagreement(chart, t, y, refs))
+            y = jax.lax.cond(theta < 1, inside, lambda state, theta: state.now, state, theta)
+        apart = chart_of_z.disagreement(chart, (state.k - 1 + theta) * dt, y, state.refs)
+        return state, (y[0], state.refs[0], apart)
 
     return jax.lax.scan(save, state, (counts, thetas))
 
@@ -107,7 +116,7 @@ def advance_adaptive(
     times: Array,
     rtol: Array,
     atol: Array,
-    key: Array,
+    count: Array,
     method: str,
     most: int,
 ) -> tuple[Array, Array, Array, tuple[Array, Array], Array]:
@@ -119,10 +128,15 @@ def advance_adaptive(
     from metastable.adaptive import solve
 
     y, refs = chart_of_z.refer(dyn, chart, t0, y, refs)
-    y = chart_of_z.shaken(y, refs, key)
-    f = partial(chart_of_z.offset_velocity, dyn, chart)
-    end, saved, _ = solve(lambda t, y: f(t, y, refs), y, t0, t1, times, rtol, atol, method, most)
+    y = chart_of_z.shaken(y, count)
+
+    def f(t: Array, y: Array) -> Array:
+        return chart_of_z.moving_velocity(dyn, chart, t, y, refs, t0)
+
+    (reached, end), saved, _ = solve(f, y, t0, t1, times, rtol, atol, method, most)
+    end = chart_of_z.settle(chart, reached - t0, end, refs)
+    saved = jax.vmap(lambda t, y: chart_of_z.settle(chart, t - t0, y, refs))(times, saved)
     apart = jax.vmap(lambda t, y: chart_of_z.disagreement(chart, t, y, refs))(times, saved)
-    _, gaps = chart_of_z.attention(dyn, chart, end[0], end[1], refs, end[0])
+    _, gaps = chart_of_z.attention(dyn, chart, reached, end, refs)
     closest = jnp.where(gaps == 0.0, -jnp.inf, gaps).max()
-    return end[1], refs, end[0], (saved[:, 0], apart), closest
+    return end, refs, reached, (saved[:, 0], apart), closest

@@ -6,7 +6,7 @@ interpolant, which is of the fourth order too. Add a method: one function and on
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from metastable import geometry as geometries
 from metastable.compute import jax, jnp
@@ -59,41 +59,43 @@ STEPS: dict[str, Callable[[Dynamics, Array, Array, Array, Array], Array]] = {
 }
 
 
+class Stepped(NamedTuple):
+    """Where a fixed-step run stands: the last step's two ends, and how many steps were taken."""
+
+    before: Array
+    now: Array
+    k: Array
+
+
 @partial(jax.jit, static_argnames=("method", "noisy"))
 def advance(
-    dyn: Dynamics,
-    x: Array,
-    k: Array,
-    counts: Array,
-    thetas: Array,
-    dt: Array,
-    key: Array,
-    method: str,
-    noisy: bool,
-) -> tuple[Array, Array, Array]:
-    """From step k on: before each save take ``counts`` steps, then read the state ``thetas`` of a step further on.
+    dyn: Dynamics, state: Stepped, counts: Array, thetas: Array, dt: Array, key: Array, method: str, noisy: bool
+) -> tuple[Stepped, Array]:
+    """Before each save take ``counts`` steps, then read the state at the fraction ``thetas`` of the last one.
 
-    Returns the state and step reached, and the saved states (m, ..., n, d).
+    Returns where the run stands and the saved states (m, ..., n, d).
     """
     retract = geometries.resolve(dyn.geometry).retract
     quiet = dyn if noisy else _without_noise(dyn)
 
-    def step(x: Array, k: Array) -> Array:
-        return retract(STEPS[method](quiet, k * dt, x, dt, jax.random.fold_in(key, k) if noisy else key))
+    def step(state: Stepped) -> Stepped:
+        x, k = state.now, state.k
+        moved = STEPS[method](quiet, k * dt, x, dt, jax.random.fold_in(key, k) if noisy else key)
+        return Stepped(x, retract(moved), k + 1)
 
-    def between(x: Array, k: Array, theta: Array) -> Array:
-        later = step(x, k)
-        return retract(hermite(theta, dt, x, field(quiet, k * dt, x), later, field(quiet, (k + 1) * dt, later)))
+    def inside(state: Stepped, theta: Array) -> Array:
+        ends, times = jnp.stack([state.before, state.now]), jnp.stack([state.k - 1, state.k]) * dt
+        slopes = jax.lax.map(lambda end: field(quiet, end[0], end[1]), (times, ends))
+        return retract(hermite(theta, dt, ends[0], slopes[0], ends[1], slopes[1]))
 
-    def save(carry: tuple[Array, Array], asked: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+    def save(state: Stepped, asked: tuple[Array, Array]) -> tuple[Stepped, Array]:
         count, theta = asked
-        x, k = jax.lax.fori_loop(0, count, lambda _, c: (step(*c), c[1] + 1), carry)
+        state = jax.lax.fori_loop(0, count, lambda _, s: step(s), state)
         if method == "layers":
-            return (x, k), x
-        return (x, k), jax.lax.cond(theta > 0, between, lambda x, k, theta: x, x, k, theta)
+            return state, state.now
+        return state, jax.lax.cond(theta < 1, inside, lambda state, theta: state.now, state, theta)
 
-    (x, k), saved = jax.lax.scan(save, (x, k), (counts, thetas))
-    return x, k, saved
+    return jax.lax.scan(save, state, (counts, thetas))
 
 
 def hermite(theta: Array, h: Array, x0: Array, v0: Array, x1: Array, v1: Array) -> Array:

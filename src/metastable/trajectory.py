@@ -75,7 +75,7 @@ class Trajectory:
         assert self.chart is not None
         assert self.dynamics is not None
         t, y, refs = float(self.t[index]), self.chart[0][index], self.chart[1][index]
-        P, _ = rescaled.attention(self.dynamics, self._chart(), t, y, refs, t)
+        P, _ = rescaled.attention(self.dynamics, self._chart(), t, y, refs)
         return np.asarray(P)[..., None, :, :]
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -88,7 +88,9 @@ class Trajectory:
         from metastable import rescaled
 
         if self.chart is None or self.dynamics is None:
-            raise InputError("Only a rescaled run has coordinates of its own; project x on left eigenvectors of V instead.")
+            raise InputError(
+                "Only a rescaled run has coordinates of its own; project x on left eigenvectors of V instead."
+            )
         chart = self._chart()
         y, refs = self.chart
         zeta = np.asarray(rescaled.zeta_at(chart, self.t, y, refs))

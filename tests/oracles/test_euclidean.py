@@ -8,7 +8,9 @@ from scipy.linalg import expm
 import metastable as ms
 
 TIGHT = {"method": "tsit5", "rtol": 1e-10}
-V_3D = np.array([[0.2362413, 0.0599536, 0.40506019], [0.81321448, 0.49948705, 0.33754772], [0.2160645, 0.38505272, 0.14588075]])
+V_3D = np.array(
+    [[0.2362413, 0.0599536, 0.40506019], [0.81321448, 0.49948705, 0.33754772], [0.2160645, 0.38505272, 0.14588075]]
+)
 
 
 def test_no_attention_structure_gives_uniform_attention():

@@ -17,7 +17,9 @@ def scalar(rate, y0, times):
     return solution.y[0]
 
 
-@pytest.mark.parametrize(("beta", "normalise"), [(1.0, "softmax"), (4.0, "softmax"), (2.0, "unnormalised"), (-1.5, "softmax")])
+@pytest.mark.parametrize(
+    ("beta", "normalise"), [(1.0, "softmax"), (4.0, "softmax"), (2.0, "unnormalised"), (-1.5, "softmax")]
+)
 def test_equiangular_tokens_follow_the_scalar_equation(beta, normalise):
     n, times = 8, np.linspace(0.0, 3.0, 7)
     dyn = ms.Dynamics(ms.Weights(), beta=beta, normalise=normalise)
