@@ -104,13 +104,18 @@ def _scale(ax: Axes, camera: Camera, k: int, toward: Floats, at: Floats, words: 
     points = np.tile(signs, (len(at), 1))
     points[:, k] = at
     for point, word in zip(camera.see(points)[0], words):
-        tip, beside = point + 0.05 * out, point + 0.1 * out
+        tip = point + 0.04 * out
         ax.plot([point[0], tip[0]], [point[1], tip[1]], color=INK, lw=0.5, zorder=0.3)
-        ax.text(beside[0], beside[1], word, fontsize=5.5, color=INK, **_anchor(out))
+        _beside(ax, tip, 2.0 * out, word, 5.5, _anchor(out))
     longest = max((len(word) for word in words), default=1)
-    beyond = (0.34 if k < 2 else 0.42) + 0.1 * longest * abs(out[0]) + 0.1 * abs(out[1])  # past the tick labels
-    away = middle + beyond * out
-    ax.text(away[0], away[1], letter, fontsize=7.5, color=INK, ha="center", va="center")
+    beyond = 12 + 3.2 * longest * abs(out[0]) + 4 * abs(out[1])  # points: past the tick labels
+    _beside(ax, middle, beyond * out, letter, 7.5, {"ha": "center", "va": "center"})
+
+
+def _beside(ax: Axes, point: Floats, away: Floats, word: str, size: float, anchor: dict[str, Any]) -> None:
+    """A word some points away from a place: as far from the box in a large panel as in a small one."""
+    where: dict[str, Any] = {"xy": (point[0], point[1]), "xytext": (away[0], away[1]), "textcoords": "offset points"}
+    ax.annotate(word, **where, fontsize=size, color=INK, **anchor)
 
 
 def _anchor(out: Floats) -> dict[str, Any]:

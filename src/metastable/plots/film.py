@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from metastable.errors import InputError
 from metastable.plots.colours import paler, token_colours
 from metastable.plots.files import whole_file
-from metastable.plots.marks import arrange, dot_area, draw_dots
+from metastable.plots.marks import arrange, dot_area, dots_apart, draw_dots
 from metastable.plots.motion import Motion, clock_times, read_motion
 from metastable.plots.snapshots import draw_paths
 from metastable.plots.spaces import View, view_of
@@ -129,8 +129,8 @@ def _frames(
         canvas.draw()
         still = canvas.copy_from_bbox(figure.bbox)
     resolution = float(np.clip(np.diff(times).min(initial=1.0), np.ptp(times) / 1000, None)) or None
-    area = 1.6 * dot_area(motion.n)
     for k, time in enumerate(times):
+        area = 1.6 * dot_area(dots_apart(panel, places[k]))
         offsets, areas, faces = arrange(places[k], depth[k], tints[k], area, seen.shading, first)
         dots.set_offsets(offsets)
         dots.set_sizes(areas)

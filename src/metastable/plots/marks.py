@@ -12,8 +12,17 @@ from metastable.plots.style import PAPER, RASTER_ABOVE
 Floats = NDArray[np.float64]
 
 
+def dots_apart(ax: Axes, xy: Floats) -> int:
+    """How many dots can be told apart: occupied cells of a fine grid over the panel.
+
+    Thousands of tokens need small dots while they are spread out, and large ones once they have gathered.
+    """
+    low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T  # (2,) each
+    return len(np.unique(np.floor(100 * (xy - low) / (high - low)), axis=0))
+
+
 def dot_area(count: int) -> float:
-    """Area of a dot in square points: smaller the more tokens there are."""
+    """Area of a dot in square points: smaller the more dots there are."""
     return float(np.clip(20.0 * (64 / max(count, 1)) ** 0.6, 1.2, 26.0))
 
 
@@ -52,18 +61,18 @@ def draw_dots(
     area: float | None = None,
 ) -> PathCollection:
     """Draw tokens (n, 2); above `RASTER_ABOVE` of them they are an image inside vector files."""
-    count = len(xy)
-    area = dot_area(count) if area is None else area
+    apart = dots_apart(ax, xy)
+    area = dot_area(apart) if area is None else area
     places, areas, faces = arrange(xy, depth, colours, area, shading, first)
     return ax.scatter(
         places[:, 0],
         places[:, 1],
         s=areas,
         c=faces,
-        edgecolors=PAPER if count <= 500 else "none",
+        edgecolors=PAPER if apart <= 500 else "none",
         linewidths=0.35,
         zorder=4,
-        rasterized=count > RASTER_ABOVE,
+        rasterized=len(xy) > RASTER_ABOVE,
         clip_on=False,
     )
 

@@ -74,15 +74,14 @@ def trajectories(
     figure, (panel,) = panels(ax, 1, max(width, 2.6), ratio, extra)
     seen.backdrop(panel)
     draw_paths(panel, motion, seen, colours, first is not None, end)
-    area = 0.6 * dot_area(motion.n)
     start, depth = seen.place(motion.t[:1], motion.x[:1])
     if motion.n <= 500:  # more rings would hide the lines
         pale = paler(colours[0], 0.25 + 0.4 * (depth[0] < 0) * (seen.shading >= 1))
-        rings = panel.scatter(start[0, :, 0], start[0, :, 1], s=0.8 * area, linewidths=0.5, zorder=3)
+        rings = panel.scatter(start[0, :, 0], start[0, :, 1], s=0.48 * dot_area(motion.n), linewidths=0.5, zorder=3)
         rings.set(facecolors="white", edgecolors=pale)
     when = np.array([min(end, float(motion.t[-1]))])
     xy, depth = seen.place(when, motion.at(when))
-    draw_dots(panel, xy[0], depth[0], colours[last], seen.shading, first is not None, area=1.6 * area)
+    draw_dots(panel, xy[0], depth[0], colours[last], seen.shading, first is not None)
     if motion.d > 1:
         span = f"{short(float(motion.t[0]))} to {short(float(when[0]))}"
         outwards = ", outwards" if on_circle else ""
