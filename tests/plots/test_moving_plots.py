@@ -145,7 +145,7 @@ def test_degenerate_runs_draw(space, case):
     if case == "unfinished":
         x = np.where(np.arange(6)[:, None, None] < 3, x, np.nan)
     run = trajectory_like(np.arange(len(x), dtype=float), x, "sphere" if unit else "euclidean")
-    for draw in (lambda *a, **k: snapshots(*a, times=2, **k), trajectories):
+    for draw in (lambda *a, **k: snapshots(*a, times=1, **k), trajectories):
         figure = draw(run, first="red", color="cluster")
         figure.draw_without_rendering()
         assert not figure.get_supxlabel() or "stops at t = 2.0" in figure.get_supxlabel()
