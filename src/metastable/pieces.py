@@ -149,7 +149,7 @@ def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[
     dyn, chart = _chart(plan, z, plan.dt if plan.method == "layers" else None)
     steps_at, theta = _grid(plan)
     y, refs = _two_copies(chart, z)
-    stand, first = rescaled_steps.Stepped(y, y, y, refs, jnp.asarray(0)), 0
+    stand, first = rescaled_steps.Stepped(y, y, y, refs, jnp.asarray(0), jnp.zeros((), y.dtype)), 0
     if state is not None:
         stand = rescaled_steps.Stepped(*(jnp.asarray(state[name]) for name in rescaled_steps.Stepped._fields))
         first = int(state["next"])
@@ -239,41 +239,34 @@ def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
     from metastable import rescaled, rescaled_steps
 
     dyn, chart = _chart(plan, z, None)
-    (y, refs), t0, first = _two_copies(chart, z), 0.0, 0
-    shortest = min(plan.t, 0.5 / max(float(chart.top), 1e-300)) if plan.t > 0 else 0.0
-    length, count = shortest, 0
+    y, refs = _two_copies(chart, z)
+    shortest = min(plan.t, 0.5 / max(float(chart.top), 1e-300))
+    at: dict[str, Any] = {"t": 0.0, "next": 0, "length": shortest, "count": 0, "worst": 0.0}
     if state is not None:
-        y, refs = jnp.asarray(state["y"], plan.dtype), jnp.asarray(state["refs"])
-        t0, first, length, count = (
-            float(state["t"]),
-            int(state["next"]),
-            float(state["length"]),
-            int(state["count"]),
-        )
+        y, refs = jnp.asarray(state["y"]), jnp.asarray(state["refs"])
+        at = {name: state[name].item() for name in at}
     elif plan.times[0] == 0.0:
-        kept = _kept(y, refs, 0.0, 1, length, 0)
-        yield Piece(0, np.asarray(z)[None], 0.0, kept, (np.asarray(y[:1]), np.asarray(refs[:1])), np.zeros(1))
-        first = 1
-    while first < len(plan.times):
-        t1 = plan.t if t0 + 1.5 * length >= plan.t else t0 + length
+        at["next"] = 1
+        yield Piece(
+            0, np.asarray(z)[None], 0.0, _kept(y, refs, at), (np.asarray(y[:1]), np.asarray(refs[:1])), np.zeros(1)
+        )
+    while at["next"] < len(plan.times):
+        t0, first = at["t"], at["next"]
+        t1 = plan.t if t0 + 1.5 * at["length"] >= plan.t else t0 + at["length"]
         end, times = _asked(plan, t0, t1, first)
-        numbers = (plan.number(v) for v in (t0, t1, times, plan.rtol, plan.atol, count))
-        y, refs, reached, (saved, apart), closest = rescaled_steps.advance_adaptive(
+        numbers = (plan.number(v) for v in (t0, t1, times, plan.rtol, plan.atol, at["count"], at["worst"]))
+        y, refs, reached, worst, (saved, apart), closest = rescaled_steps.advance_adaptive(
             dyn, chart, y, refs, *numbers, plan.method, MOST_STEPS
         )
+        length = 2.0 * at["length"] if float(closest) < -700.0 else shortest
+        at = {"t": t1, "next": end, "length": length, "count": at["count"] + 1, "worst": float(worst)}
         m = end - first
-        length = 2.0 * length if float(closest) < -700.0 else shortest
-        count += 1
         refs0 = jnp.broadcast_to(refs[0], (len(times), *refs[0].shape))
-        z_saved = rescaled.tokens_at(chart, plan.number(times), saved, refs0)[:m]
-        piece = Piece(
-            first, np.asarray(z_saved), float(reached), _kept(y, refs, t1, end, length, count),
-            (np.asarray(saved[:m]), np.asarray(refs0[:m])), np.asarray(apart[:m]),
-        )  # fmt: skip
+        z_saved = np.asarray(rescaled.tokens_at(chart, plan.number(times), saved, refs0)[:m])
+        charted = (np.asarray(saved[:m]), np.asarray(refs0[:m]))
+        piece = Piece(first, z_saved, float(reached), _kept(y, refs, at), charted, np.asarray(apart[:m]))
         yield piece if float(reached) >= plan.number(t1) else _stalled(plan, piece)
-        t0, first = t1, end
 
 
-def _kept(y: Array, refs: Array, t: float, following: int, length: float, count: int) -> dict[str, np.ndarray]:
-    values = {"y": y, "refs": refs, "t": t, "next": following, "length": length, "count": count}
-    return {name: np.asarray(value) for name, value in values.items()}
+def _kept(y: Array, refs: Array, at: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(value) for name, value in {"y": y, "refs": refs, **at}.items()}

@@ -46,13 +46,15 @@ def layers(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Arra
 
 
 class Stepped(NamedTuple):
-    """Where a charted run stands: the last step's two ends in the scale of its start, the state, references, steps."""
+    """Where a charted run stands: the last step's two ends in the scale of its start, the state, references, steps
+    taken, and how far the two copies have been apart so far."""
 
     before: Array
     after: Array
     now: Array
     refs: Array
     k: Array
+    worst: Array
 
 
 @partial(jax.jit, static_argnames=("method",))
@@ -71,18 +73,22 @@ def advance_fixed(
     Returns where the run stands and, for each save, (y, refs, disagreement of the two copies).
     """
 
-    def anew(y: Array, refs: Array, k: Array) -> tuple[Array, Array]:
+    def anew(y: Array, refs: Array, worst: Array, k: Array) -> tuple[Array, Array, Array]:
+        worst = jnp.maximum(worst, chart_of_z.disagreement(chart, k * dt, y, refs))
         y, refs = chart_of_z.refer(dyn, chart, k * dt, y, refs)
-        return chart_of_z.shaken(y, k), refs
+        return chart_of_z.shaken(y, k), refs, worst
+
+    def as_is(y: Array, refs: Array, worst: Array, k: Array) -> tuple[Array, Array, Array]:
+        return y, refs, worst
 
     def step(state: Stepped) -> Stepped:
         k = state.k
-        y, refs = jax.lax.cond(k % every == 0, anew, lambda y, refs, k: (y, refs), state.now, state.refs, k)
+        y, refs, worst = jax.lax.cond(k % every == 0, anew, as_is, state.now, state.refs, state.worst, k)
         if method == "layers":
             y = layers(dyn, chart, k * dt, y, refs, dt)
-            return Stepped(y, y, y, refs, k + 1)
+            return Stepped(y, y, y, refs, k + 1, worst)
         w = runge_kutta(method, dyn, chart, k * dt, y, refs, dt)
-        return Stepped(y, w, chart_of_z.thaw(chart, dt, w, refs), refs, k + 1)
+        return Stepped(y, w, chart_of_z.thaw(chart, dt, w, refs), refs, k + 1, worst)
 
     def inside(state: Stepped, theta: Array) -> Array:
         t0 = (state.k - 1) * dt
@@ -100,7 +106,7 @@ def advance_fixed(
         if method != "layers":
             y = jax.lax.cond(theta < 1, inside, lambda state, theta: state.now, state, theta)
         apart = chart_of_z.disagreement(chart, (state.k - 1 + theta) * dt, y, state.refs)
-        return state, (y[0], state.refs[0], apart)
+        return state, (y[0], state.refs[0], jnp.maximum(state.worst, apart))
 
     return jax.lax.scan(save, state, (counts, thetas))
 
@@ -117,13 +123,15 @@ def advance_adaptive(
     rtol: Array,
     atol: Array,
     count: Array,
+    worst: Array,
     method: str,
     most: int,
-) -> tuple[Array, Array, Array, tuple[Array, Array], Array]:
+) -> tuple[Array, Array, Array, Array, tuple[Array, Array], Array]:
     """One adaptive segment with fixed references.
 
-    Returns the state reached, its references, the time reached, the saves (y, disagreement) and the largest score
-    gap short of a tie at the end (when it is below -700, attention no longer changes).
+    Returns the state reached, its references, the time reached, how far the two copies have been apart so far, the
+    saves (y, disagreement) and the largest score gap short of a tie at the end (when it is below -700, attention no
+    longer changes).
     """
     from metastable.adaptive import solve
 
@@ -139,4 +147,6 @@ def advance_adaptive(
     apart = jax.vmap(lambda t, y: chart_of_z.disagreement(chart, t, y, refs))(times, saved)
     _, gaps = chart_of_z.attention(dyn, chart, reached, end, refs)
     closest = jnp.where(gaps == 0.0, -jnp.inf, gaps).max()
-    return end, refs, reached, (saved[:, 0], apart), closest
+    apart = jnp.maximum(worst, apart)
+    worst = jnp.maximum(worst, chart_of_z.disagreement(chart, reached, end, refs))
+    return end, refs, reached, worst, (saved[:, 0], apart), closest

