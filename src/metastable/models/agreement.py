@@ -33,6 +33,8 @@ def silhouette(distance: np.ndarray, labels: np.ndarray) -> float:
     0.6
     """
     groups = np.unique(labels)
+    if len(groups) < 2:
+        return 0.0
     member = labels[None, :] == groups[:, None]  # (groups, m)
     sizes = member.sum(axis=1)
     total = distance @ member.T  # (m, groups): distance of each item to each group

@@ -87,7 +87,9 @@ class Model:
                 options = {"use_cache": False} if self.causal else {}
                 self.stack(input_ids=text, **options)
             else:  # teacher forcing: the decoder writes the very text that its encoder reads
-                start = torch.full_like(text[:, :1], int(self.whole.config.decoder_start_token_id or 0))
+                config = self.whole.config
+                first = getattr(config, "decoder_start_token_id", None) or config.pad_token_id or 0
+                start = torch.full_like(text[:, :1], int(first))
                 self.whole(input_ids=text, decoder_input_ids=torch.cat([start, text[:, :-1]], 1), use_cache=False)
 
     def embedded(self) -> np.ndarray:

@@ -158,8 +158,9 @@ def _whole(name: str, value: int) -> int:
 def trajectory(name: str | Path | Model, text: str | Sequence[int], layers: int | None = None) -> "Trajectory":
     """One text's tokens through the layers of a model, as a ``Trajectory`` whose time is the layer.
 
-    State l is ``hidden_states[l]`` of the library. ``attention(l)`` is the map that acts on state l, so that of layer
-    l + 1; the last state shows the last map again.
+    State l is ``hidden_states[l]`` of the library, and ``attention(l)`` is the map that acts on it, that of layer
+    l + 1. A model that shares its weights comes as ``dynamics``, which makes the maps when they are asked for; of
+    other models the maps are kept, and the last state shows the last map again.
 
     Examples
     --------
@@ -168,6 +169,7 @@ def trajectory(name: str | Path | Model, text: str | Sequence[int], layers: int 
     >>> run.x.shape  # doctest: +SKIP
     (25, 23, 256)
     """
+    from metastable.models.rungs import rung
     from metastable.models.tokens import as_ids
     from metastable.trajectory import Trajectory
 
@@ -178,15 +180,16 @@ def trajectory(name: str | Path | Model, text: str | Sequence[int], layers: int 
         raise InputError("There is no text to read: the text given is empty.")
     states: list[np.ndarray] = []
     maps: list[np.ndarray] = []
-    model.watch(
-        ids,
-        depth,
-        lambda layer, x: states.append(x.numpy(force=True).copy()),
-        lambda layer, A: maps.append(A.numpy(force=True).copy()),
-    )
+
+    def keep(layer: int, A: Any) -> None:
+        if not model.family.shared:  # otherwise a thousand layers of maps would fill the memory
+            maps.append(A.numpy(force=True).copy())
+
+    model.watch(ids, depth, lambda layer, x: states.append(x.numpy(force=True).copy()), keep)
     return Trajectory(
         t=np.arange(depth + 1, dtype=float),
         x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
-        provenance={"model": model.name, "layers": depth, "dtype": model.dtype, "ids": list(ids)},
-        kept_attention=np.stack([*maps, maps[-1]]),  # (layers + 1, h, n, n)
+        dynamics=rung(model, 4, len(ids), depth) if model.family.shared else None,
+        provenance={"model": model.name, "method": "layers", "dt": 1.0, "dtype": model.dtype, "ids": list(ids)},
+        kept_attention=np.stack([*maps, maps[-1]]) if maps else None,  # (layers + 1, h, n, n)
     )

@@ -58,7 +58,7 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0) -> Dynam
     betas = [b.scale * r for b, r in zip(blocks, lengths)]
     beta = float(np.mean(betas))
     only = head if number == 0 else None
-    weights = _weights(blocks, [b / beta for b in betas], np.sqrt(lengths), only, biases=number == 2)
+    weights = _weights(blocks, [b / beta for b in betas], [r**0.5 for r in lengths], only, biases=number == 2)
     return Dynamics(weights, beta, mask=mask, geometry="sphere", position=position)
 
 

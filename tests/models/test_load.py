@@ -1,0 +1,206 @@
+"""Loading: folders of every family, broken files, unknown names, a hub out of reach."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from metastable.errors import InputError
+from metastable.models import load
+from metastable.models.families import FAMILIES
+from tests.models.conftest import IDS, build
+
+
+@pytest.fixture
+def folder(folders, tmp_path):
+    return shutil.copytree(folders["bert"], tmp_path / "bert")
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_every_family_from_a_saved_folder(models, name):
+    model = models[name]
+    assert model.depth == 3
+    assert model.heads == (3 if name == "t5" else 4)
+    assert model.dimension == 16
+    assert model.causal == (name in ("gpt2", "llama", "mistral", "qwen2"))
+    assert model.tokenizer is None
+    assert model.dtype == "float64"
+
+
+def test_precision(folder):
+    assert load(folder).dtype == "float32"
+    with pytest.raises(InputError, match="did you mean 'float32'"):
+        load(folder, dtype="float23")
+
+
+def test_torch_file(folder):
+    import torch
+
+    state = build("bert").state_dict()
+    (folder / "model.safetensors").unlink()
+    torch.save(state, folder / "pytorch_model.bin")
+    assert load(folder).depth == 3
+
+
+class Trap:
+    def __reduce__(self):
+        return (print, ("code from the model was run",))
+
+
+def test_pickled_code_is_not_run(folder, capsys):
+    import torch
+
+    (folder / "model.safetensors").unlink()
+    torch.save({"embeddings.word_embeddings.weight": Trap()}, folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="cannot be read"):
+        load(folder)
+    assert "was run" not in capsys.readouterr().out
+
+
+def test_code_beside_the_weights_is_not_run(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "trap.Trap", "AutoConfig": "trap.Trap"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "trap.py").write_text("raise SystemExit('code from the model was run')")
+    assert load(folder).depth == 3
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.99])
+def test_truncated_weights(folder, keep):
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[: int(keep * len(data))])
+    with pytest.raises(InputError, match="truncated") as error:
+        load(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_weights_that_are_missing_or_not_finite(folder):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    state = load_file(path)
+    key = "encoder.layer.1.attention.self.query.weight"
+    save_file({k: v for k, v in state.items() if k != key}, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=f"lack 1 tensors, {key}"):
+        load(folder)
+    save_file(state | {key: torch.full_like(state[key], float("nan"))}, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=f"nan or inf in {key}"):
+        load(folder)
+
+
+def test_wrong_shape(folder):
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    state = load_file(path)
+    key = "encoder.layer.1.attention.self.query.weight"
+    save_file(state | {key: state[key][:8].clone()}, path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match="cannot be read"):
+        load(folder)
+
+
+def test_folders_that_are_no_models(folder, tmp_path):
+    config = folder / "config.json"
+    config.write_text(json.dumps({"model_type": "bret"}))
+    with pytest.raises(InputError, match="did you mean 'bert'"):
+        load(folder)
+    config.write_text("{")
+    with pytest.raises(InputError, match=r"config\.json .* cannot be read"):
+        load(folder)
+    config.unlink()
+    with pytest.raises(InputError, match=r"no config\.json"):
+        load(folder)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="holds no weights"):
+        load(tmp_path / "empty")
+    with pytest.raises(InputError, match="There is no folder"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "x.bin").write_bytes(b"")
+    with pytest.raises(InputError, match="is a file"):
+        load(tmp_path / "x.bin")
+
+
+@pytest.mark.parametrize("name", ["albert/albert-xlarge-v2", "gpt2"])
+def test_hub_out_of_reach(name, monkeypatch):
+    import huggingface_hub
+
+    def refuse(*args, **options):
+        raise ConnectionError("Name or service not known")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
+    with pytest.raises(InputError, match="no model hub can be reached .* reactions-albert, minilm, smollm2, title-t5"):
+        load(name)
+
+
+def test_t5_halves(folders):
+    whole = build("t5")
+    for part in ("encoder", "decoder"):
+        model = load(folders["t5"], part=part)
+        assert model.causal == (part == "decoder")
+        expected = getattr(whole, part).block[1].layer[0].SelfAttention.q.weight.detach().numpy()
+        np.testing.assert_allclose(model.block(1).Q.reshape(-1, 16), expected, rtol=1e-6)
+    with pytest.raises(InputError, match="did you mean 'decoder'"):
+        load(folders["t5"], part="decode")
+
+
+def write_gguf(path, model):
+    """A small Llama as a GGUF file, with the format's own order of rotary pairs."""
+    import gguf
+
+    config, state = model.config, {k: v.detach().numpy() for k, v in model.state_dict().items()}
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    from metastable.models.gguf_file import _LAYER, _WHOLE
+
+    names = dict(_WHOLE) | {
+        f"blk.{i}.{k}": f"layers.{i}.{v}" for i in range(config.num_hidden_layers) for k, v in _LAYER.items()
+    }
+    for name, key in names.items():
+        if key not in state:
+            continue
+        array = state[key]
+        if ".attn_q." in name or ".attn_k." in name:
+            heads = config.num_attention_heads if ".attn_q." in name else config.num_key_value_heads
+            array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
+        writer.add_tensor(name, np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_gguf(tmp_path):
+    import torch
+
+    model = build("llama")
+    write_gguf(tmp_path / "m.gguf", model)
+    for name in (tmp_path, tmp_path / "m.gguf"):
+        read = load(name)
+        with torch.no_grad():
+            expected, found = (m(torch.tensor([IDS])).last_hidden_state for m in (model, read.stack))
+        torch.testing.assert_close(found, expected)
+    data = (tmp_path / "m.gguf").read_bytes()
+    for size in (10, 300, len(data) - 50):
+        (tmp_path / "m.gguf").write_bytes(data[:size])
+        with pytest.raises(InputError, match="truncated"):
+            load(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").write_bytes(b"GGML" + data[4:])
+    with pytest.raises(InputError, match="not a GGUF file"):
+        load(tmp_path / "m.gguf")
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_smollm2_splits_digits():
+    tokenizer = load("smollm2").tokenizer
+    assert tokenizer.words(tokenizer.encode("In 1984, ...")) == ["In", "␣", "1", "9", "8", "4", ",", "..."]

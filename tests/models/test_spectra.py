@@ -1,0 +1,126 @@
+"""Spectra through small cores equal those of the full matrices."""
+
+import numpy as np
+import pytest
+
+from metastable.errors import InputError
+from metastable.models import spectra
+from metastable.models.spectra import from_spec, value_matrix
+from metastable.theory.hypotheses import good_triple
+
+
+def nonzero(values, count):
+    """The ``count`` largest in modulus, in a canonical order."""
+    values = np.asarray(values, dtype=complex)
+    values = values[np.argsort(-np.abs(values))][:count]
+    return values[np.lexsort((values.imag.round(8), values.real.round(8)))]
+
+
+@pytest.mark.parametrize("name", ["albert", "gpt2", "t5", "llama"])
+def test_cores(models, name):
+    model = models[name]
+    found = spectra(model)
+    data = found.data
+    assert data.sizes["layer"] == (1 if name == "albert" else 3)
+    layer = 0 if name == "albert" else 1
+    block = model.block(layer)
+    for h in range(block.heads):
+        here = data.sel(layer=layer).isel(head=h)
+        OV = block.O[h] @ block.V[h]
+        rank = block.V.shape[1]
+        np.testing.assert_allclose(nonzero(here["ov"], rank), nonzero(np.linalg.eigvals(OV), rank), atol=1e-9)
+        form = block.Q[h].T @ block.K[h] * block.scale
+        form = (form + form.T) / 2
+        size = here["qk"].size
+        np.testing.assert_allclose(nonzero(here["qk"], size), nonzero(np.linalg.eigvalsh(form), size), atol=1e-9)
+        np.testing.assert_allclose(here["beta"], np.sqrt(16) * np.linalg.norm(form), rtol=1e-9)
+        values, vectors = np.linalg.eig(OV)
+        lead = np.argmax(np.abs(values))
+        if values[lead].imag == 0:
+            phi = vectors[:, lead].real
+            np.testing.assert_allclose(here["along"], (block.Q[h] @ phi) @ (block.K[h] @ phi), rtol=1e-6)
+        full = good_triple(block.Q[h], block.K[h], OV).holds
+        assert {True: 1, False: 0, None: -1}[full] == int(here["good"])
+    assert found.good_heads == [(l, h) for (l, h), f in found.triples.items() if f.holds]
+
+
+def test_value_block(models):
+    model = models["bert"]
+    W = model.stack.encoder.layer[2].attention.self.value.weight.detach().numpy()
+    expected = np.linalg.eigvals(W[4:8, 4:8])
+    found = spectra(model, layers=[2]).data["value_block"].sel(layer=2).isel(head=1)
+    np.testing.assert_allclose(nonzero(found, 4), nonzero(expected, 4), atol=1e-12)
+
+
+def test_tokens_behind_an_eigenvector(models):
+    """A head whose O V stretches one token's embedding promotes that token."""
+    from dataclasses import replace
+
+    from metastable.models.families import FAMILIES
+
+    model = models["bert"]
+    E = model.embedded()
+    block = model.block(0)
+    V, O = 0.01 * block.V, 0.01 * block.O
+    V[2, 0], O[2, :, 0] = E[31] / np.linalg.norm(E[31]), E[31] / np.linalg.norm(E[31])
+    made = replace(block, V=V, O=O)
+    fake = replace(model, family=FAMILIES["bert"]._replace(block=lambda stack, l: made))
+    top = next(p for p in spectra(fake, layers=[0], top=1).promotions if p.head == 2)
+    assert abs(top.eigenvalue - 1.0) < 0.05
+    scores = E @ E[31]
+    assert top.toward[0] == f"<{int(np.argmax(np.abs(scores)))}>"
+    assert len(top.away) == 6
+
+
+def test_beta_of_known_scores(models):
+    """Standard tokens and Q^T K = I: beta is what multiplies the scores of unit tokens."""
+    from dataclasses import replace
+
+    from metastable.models.families import FAMILIES
+
+    model = models["gpt2"]
+    block = model.block(0)
+    eye = np.broadcast_to(np.eye(16), (4, 16, 16)).copy()
+    norm = replace(block.attention_norm, gain=np.full(16, 2.0), bias=np.zeros(16))
+    made = replace(block, Q=eye, K=eye, scale=0.25, attention_norm=norm)
+    fake = replace(model, family=FAMILIES["gpt2"]._replace(block=lambda stack, l: made))
+    data = spectra(fake, layers=[0], top=0).data
+    np.testing.assert_allclose(data["beta"], 0.25 * 16)  # |x|^2 = 16
+    np.testing.assert_allclose(data["beta_model"], 0.25 * 64)  # the norm's gain doubles tokens
+
+
+def test_value_matrix(models, folders):
+    model = models["llama"]
+    block = model.block(2)
+    np.testing.assert_array_equal(value_matrix(model, head=3, layer=2), block.O[3] @ block.V[3])
+    for top in (1, 2, 3, 4):
+        try:
+            small = value_matrix(model, head=3, layer=2, top=top)
+        except InputError:
+            continue
+        full = np.linalg.eigvals(block.O[3] @ block.V[3])
+        for value in np.linalg.eigvals(small):
+            assert np.abs(full - value).min() < 1e-9
+    spec = f"model:{folders['llama']}/layer=2/head=3"
+    np.testing.assert_allclose(from_spec(spec), block.O[3] @ block.V[3], atol=1e-6)
+
+
+def test_specs_that_make_no_sense(models):
+    with pytest.raises(InputError, match="names no head"):
+        from_spec("model:reactions-albert")
+    with pytest.raises(InputError, match="heads=4; write model:NAME"):
+        from_spec("model:reactions-albert/heads=4")
+    with pytest.raises(InputError, match="has heads 0 to 3, not 9"):
+        value_matrix(models["bert"], head=9)
+    with pytest.raises(InputError, match="layers 0 to 2, not 3"):
+        value_matrix(models["bert"], head=0, layer=3)
+    with pytest.raises(InputError, match="top must lie between 1"):
+        value_matrix(models["bert"], head=0, top=5)
+
+
+@pytest.mark.slow
+def test_real_albert(reactions):
+    found = spectra(reactions)
+    assert found.good_heads == []  # as expected of this model
+    assert from_spec("model:reactions-albert/head=4/top=3").shape == (3, 3)
+    assert (found.data["beta"] > 5).all()
