@@ -295,11 +295,13 @@ def test_form_along_an_uncertain_vector_is_uncertain():
     """Leading eigenvalues 1e-10 apart: phi1 is known to 1e-5 only, and so is the form along it."""
     V = similar(np.diag([1.0, 1.0 - 1e-10, 0.1]), rotation(3))
     S = rotation(3)
-    K = S @ np.diag([1e-7, 1.0, 1.0]) @ S.T
+    K = S @ np.diag([1e-7, 1.0, -1.0]) @ S.T
     assert h.simple_leading_eigenvalue(V).holds is True
     found = h.positive_along_leading(np.eye(3), K, V)
     assert found.tolerance > 1e-7
     assert found.holds is None
+    # where Q^T K > 0 the vector does not matter
+    assert h.positive_along_leading(np.eye(3), S @ np.diag([1e-7, 1.0, 1.0]) @ S.T, V).holds is True
 
 
 @pytest.mark.parametrize("exponent", range(1, 15))

@@ -122,9 +122,14 @@ def _scalar(name: str, M: np.ndarray, tolerance: float, sign: float) -> Finding:
     holds = False if residual > tolerance or positive is False else positive
     margin = 0.0 if holds else -max(residual, -sign * mean, 0.0)
     what = name.split(" =")[0]
+    wrong = (
+        f"{what} differs from its nearest multiple {mean:.6g} I by {residual:.3g}"
+        if residual > tolerance
+        else f"{what} = {mean:.6g} I has the wrong sign"
+    )
     sentence = {
         True: f"{what} = {mean:.6g} I to rounding (residual {residual:.2g})",
-        False: f"{name} fails: {what} differs from its nearest multiple {mean:.6g} I by {residual:.3g}",
+        False: wrong,
         None: f"{name} is numerically undecidable at tolerance {tolerance:.2g}: {what} = {mean:.3g} I",
     }[holds]
     numbers = {f"trace({what})/d": mean, f"|{what} - trace/d I|": residual}
@@ -202,24 +207,31 @@ def positive_along_leading(Q: Array, K: Array, V: Array, unit: float = EPS) -> F
     """<Q phi, K phi> > 0 for the unit leading eigenvector phi (Definition 1).
 
     A change delta of V turns phi by at most delta/sep to first order, with sep = sigma_min(lambda I -
-    V on the quotient), so the number is known to (rounding of Q^T K) + 2 ||Q^T K|| delta/sep.
+    V on the quotient), so the number is known to (rounding of Q^T K) + 2 ||Q^T K|| delta/sep. Where
+    Q^T K > 0, no turning can bring it below the least eigenvalue.
     """
     name = "<Q phi1, K phi1> > 0"
     if simple_leading_eigenvalue(V, unit).holds is False:
-        sentence = "no simple positive leading eigenvalue, so phi1 is not defined"
-        return Finding(name, None, {}, 0.0, np.inf, sentence)
+        sentence = "there is no simple positive leading eigenvalue, so there is no phi1"
+        return Finding(name, False, {}, 0.0, 0.0, sentence)
     top = leading(V, unit)
     M, rounding = score_matrix(Q, K, unit)
     value = float(top.right @ M @ top.right)
     turn = top.error / top.separation if top.separation > 0.0 else np.inf
     tolerance = rounding + 2.0 * float(np.linalg.norm(M, 2)) * turn
     holds = decide(value, tolerance) if np.any(M) else False
+    definite = score_positive_definite(Q, K, unit)
+    said = f"<Q phi1, K phi1> = {value:.6g} > 0"
+    margin = value
+    if holds is None and definite.holds:
+        holds, margin, tolerance = True, definite.margin, definite.tolerance
+        said = f"<Q phi1, K phi1> >= {margin:.6g}, for Q^T K > 0"
     sentence = {
-        True: f"<Q phi1, K phi1> = {value:.6g} > 0",
+        True: said,
         False: f"<Q phi1, K phi1> = {value:.6g} is not positive",
         None: f"<Q phi1, K phi1> = {value:.3g} has no certain sign at tolerance {tolerance:.2g}",
     }[holds]
-    return Finding(name, holds, {"<Q phi1, K phi1>": value}, value, tolerance, sentence)
+    return Finding(name, holds, {"<Q phi1, K phi1>": value}, margin, tolerance, sentence)
 
 
 def good_triple(Q: Array, K: Array, V: Array, unit: float = EPS) -> Finding:
