@@ -111,8 +111,8 @@ class Dynamics:
         if self.block is not None and self.block.order == "pre" and self.block.attention_norm is not None:
             y = resolve_time(self.block, t).attention_norm(y)
         now = self.weights.at(t)
-        rows = jnp.arange(x.shape[-2])
-        return self._rows(now, _queries(self, now, y), _keys(self, now, y), rows)
+        A = self._rows(now, _queries(self, now, y), _keys(self, now, y), jnp.arange(x.shape[-2]))
+        return jnp.broadcast_to(A, (*A.shape[:-3], self.weights.heads, *A.shape[-2:]))  # heads may share one pattern
 
     def velocity(self, t: Array, x: Array) -> Array:
         """x_i' at time t, (..., n, d), without noise."""

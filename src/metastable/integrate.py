@@ -152,7 +152,7 @@ def collect(plan: Plan, parts: list[Piece]) -> Trajectory:
     charts = [p.chart for p in parts if p.chart is not None]
     chart = (np.concatenate([c[0] for c in charts]), np.concatenate([c[1] for c in charts])) if charts else None
     times = plan.times[: len(x)]
-    valid = pieces.valid_until(times, np.concatenate([p.apart for p in parts]), plan.dtype)
+    valid = pieces.valid_until(times, np.concatenate([p.parted for p in parts]), plan.dtype)
     message = parts[-1].message or f"Reached t = {plan.t:g}."
     if valid < times[-1]:
         message += f" Rounding may have changed the tokens after t = {valid:g}: do not trust later ones."
@@ -220,7 +220,7 @@ def _on_sphere(x: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(scaled, axis=-1, keepdims=True)
     if np.abs(norms * largest - 1.0).max() > 1e-6:
         warnings.warn("Tokens were not on the unit sphere and have been projected onto it.", UserWarning, stacklevel=4)
-    return scaled / norms
+    return np.where(np.abs(norms * largest - 1.0) < 1e-15, x, scaled / norms)  # unit vectors keep their digits
 
 
 def _check_method(dyn: Dynamics, method: str) -> None:

@@ -51,7 +51,7 @@ class Piece:
     reached: float
     state: dict[str, np.ndarray]
     chart: tuple[np.ndarray, np.ndarray] | None = None
-    apart: np.ndarray = None  # type: ignore[assignment]
+    apart: np.ndarray | None = None
     status: str = "done"
     message: str = ""
     seconds: float = 0.0
@@ -59,7 +59,13 @@ class Piece:
     def cut(self, count: int, status: str, message: str) -> "Piece":
         """The same piece ended after its first ``count`` saves."""
         chart = None if self.chart is None else (self.chart[0][:count], self.chart[1][:count])
-        return replace(self, x=self.x[:count], chart=chart, apart=self.apart[:count], status=status, message=message)
+        apart = None if self.apart is None else self.apart[:count]
+        return replace(self, x=self.x[:count], chart=chart, apart=apart, status=status, message=message)
+
+    @property
+    def parted(self) -> np.ndarray:
+        """How far the two copies of a charted run were apart at each save; zeros for other runs."""
+        return np.zeros(len(self.x)) if self.apart is None else self.apart
 
 
 def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] | None) -> Iterator[Piece]:
@@ -73,9 +79,7 @@ def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] |
         source = _adaptive(plan, dyn, tokens, state) if adaptive else _fixed(plan, dyn, tokens, watched, state)
     clock = time.perf_counter()
     for piece in source:
-        if piece.apart is None:
-            piece = replace(piece, apart=np.zeros(len(piece.x)))
-        yield replace(piece, seconds=time.perf_counter() - clock)
+        yield replace(piece, apart=piece.parted, seconds=time.perf_counter() - clock)
         clock = time.perf_counter()
 
 

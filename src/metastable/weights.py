@@ -114,7 +114,7 @@ def _checked(name: str, value: Matrix, rank: int) -> Matrix:
         return value
     if callable(value):
         checked_value(name, value(0.0), rank)
-        return value
+        return value if isinstance(value, (Stack, Timed)) else Timed(value, rank)
     return checked_value(name, value, rank)
 
 
@@ -163,6 +163,19 @@ def _check_together(w: Weights) -> None:
 # --- weights that change with time ------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A user's function of time whose value gets a head axis when it has none."""
+
+    function: Callable[[Array], Array]
+    rank: int
+
+    def __call__(self, t: Array) -> Array:
+        value = jnp.asarray(self.function(t))
+        value = value.reshape(1, 1, 1) if value.ndim == 0 and self.rank == 3 else value
+        return value if value.ndim == self.rank else value[None]
+
+
 @register
 @dataclass(frozen=True)
 class Stack:
@@ -193,7 +206,7 @@ def resolve_time(part: Any, t: Array) -> Any:
     changes = {}
     for f in fields(part):
         value = getattr(part, f.name)
-        if isinstance(value, Stack) or (callable(value) and not hasattr(value, "__dataclass_fields__")):
+        if isinstance(value, (Stack, Timed)) or (callable(value) and not hasattr(value, "__dataclass_fields__")):
             changes[f.name] = value(t)
         elif hasattr(value, "__dataclass_fields__"):
             changes[f.name] = resolve_time(value, t)
