@@ -9,7 +9,7 @@ from metastable.errors import InputError
 from metastable.models import heads, probe, sinks
 from metastable.models.agreement import adjusted_rand, silhouette, wasserstein
 from metastable.models.heads import correlation, cut, grouped
-from metastable.models.similarity import THRESHOLDS, cluster_labels, cosines
+from metastable.models.similarity import THRESHOLDS, centred_cosines, cluster_labels, cosines
 from tests.models.conftest import IDS, plain
 
 rng = np.random.default_rng(0)
@@ -91,12 +91,23 @@ def test_a_chain_is_one_cluster():
 
 
 def test_tokens_without_direction_make_no_pair():
-    x = np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
-    cosine, kept = cosines(x, False, 1e-16)
+    cosine, kept = cosines(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]))
     assert kept.tolist() == [True, False, True]
     np.testing.assert_allclose(cosine[0, 1], np.sqrt(0.5))
     same = np.ones((5, 3)) + 1e-9 * rng.standard_normal((5, 3))
-    assert cosines(same, True, 1e-7)[1].sum() == 0  # collapsed to rounding: nothing is left beside the mean
+    assert centred_cosines(same, cosines(same)[0], 1e-7)[1].sum() == 0  # collapsed to rounding
+    opposite = np.array([[1.0, 0.0], [-1.0, 0.0]])
+    np.testing.assert_array_equal(centred_cosines(opposite, cosines(opposite)[0], 1e-16)[0], [[1, -1], [-1, 1]])
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-5, 1e-9])
+def test_centred_cosines_of_close_tokens(spread):
+    """A known answer at every distance: tokens around a common direction, opposite and at right angles to it."""
+    side = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    x = np.concatenate([spread * side, np.ones((4, 1))], axis=1)
+    cosine, kept = centred_cosines(x, cosines(x)[0], 2.2e-16)
+    assert kept.all()
+    np.testing.assert_allclose(cosine, side @ side.T, atol=1e-6)
 
 
 def test_special_tokens_can_be_left_out(reactions):

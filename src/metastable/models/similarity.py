@@ -5,6 +5,7 @@ text's tokens (the direction of the sum of the unit tokens) projected out. In la
 cosine is one direction that all tokens share, which says nothing about clusters.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,28 +14,54 @@ from metastable.models.stream import Text
 
 KINDS = ("raw", "centred")
 THRESHOLDS = (0.9, 0.99)
+CAUTION = (
+    "Raw cosines contain the direction that all tokens of a model share (anisotropy), which is no sign of clusters; "
+    "the centred ones are taken beside that direction."
+)
 
 
-def cosines(x: np.ndarray, centred: bool, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines (m, m) of the tokens that have a direction, and which tokens those are (n,).
-
-    A token is left out when its length, or what is left of it beside the mean direction, is within rounding of 0.
-    """
+def cosines(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines (m, m) of the tokens that are not 0, and which tokens those are (n,)."""
     x = np.asarray(x, dtype=np.float64)
     length = np.linalg.norm(x, axis=1)
     kept = length > 0
     u = x[kept] / length[kept, None]  # (m, d)
-    if centred and len(u):
-        mean = u.mean(axis=0)
-        size = np.linalg.norm(mean)
-        if size > 32 * eps:  # tokens that cancel have no mean direction
-            mean /= size
-            u = u - (u @ mean)[:, None] * mean
-            length = np.linalg.norm(u, axis=1)
-            some = length > 32 * eps
-            kept[np.flatnonzero(kept)[~some]] = False
-            u = u[some] / length[some, None]
     return np.clip(u @ u.T, -1.0, 1.0), kept
+
+
+def centred_cosines(x: np.ndarray, cosine: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines beside the mean direction, of the tokens (n, d) that have a part beside it, and which those are.
+
+    What is left of a token counts when it is longer than 32 roundings (``eps``) of a unit token. With a_i the cosine
+    of token i to the mean direction, <u_i, u_j> - a_i a_j gives all of it from the cosines at hand; only tokens so
+    close together that this would cancel are projected one by one.
+    """
+    m = len(cosine)
+    pull = cosine.sum(axis=1)
+    total = pull.sum()  # |sum of the unit tokens|^2
+    kept = np.ones(m, dtype=bool)
+    if total <= (32 * eps * m) ** 2:  # tokens that cancel have no mean direction
+        return cosine, kept
+    a = pull / np.sqrt(total)  # (m,)
+    left = 1.0 - a**2
+    if m and left.min() > 1e-8:
+        scale = 1.0 / np.sqrt(left)
+        return np.clip((cosine - np.outer(a, a)) * np.outer(scale, scale), -1.0, 1.0), kept
+    u = np.asarray(x, dtype=np.float64)
+    u = u / np.linalg.norm(u, axis=1, keepdims=True)
+    mean = u.sum(axis=0) / np.sqrt(total)
+    u = u - (u @ mean)[:, None] * mean
+    length = np.linalg.norm(u, axis=1)
+    kept = length > 32 * eps
+    u = u[kept] / length[kept, None]
+    return np.clip(u @ u.T, -1.0, 1.0), kept
+
+
+@lru_cache(maxsize=4)
+def _pairs(n: int) -> np.ndarray:
+    """Places i n + j of the pairs i < j in a flattened (n, n) array."""
+    i, j = np.triu_indices(n, 1)
+    return i * n + j
 
 
 def cluster_labels(cosine: np.ndarray, threshold: float) -> np.ndarray:
@@ -91,13 +118,16 @@ class Similarity:
         kept = np.ones(len(text.ids), dtype=bool) if self.special else ~text.special
         x, ids = x.numpy(force=True)[kept], text.ids[kept]
         self.texts[0] += layer == 0
-        for k in range(len(KINDS)):
-            cosine, usable = cosines(x, bool(k), self.eps)
-            self._count(layer, k, cosine, ids[usable])
+        cosine, usable = cosines(x)
+        x, ids = x[usable], ids[usable]
+        self._count(layer, 0, cosine, ids)
+        cosine, usable = centred_cosines(x, cosine, self.eps)
+        self._count(layer, 1, cosine, ids[usable])
 
     def _count(self, layer: int, k: int, cosine: np.ndarray, ids: np.ndarray) -> None:
-        i, j = np.triu_indices(len(ids), 1)
-        values, same = cosine[i, j], ids[i] == ids[j]
+        pairs = _pairs(len(ids))
+        values = cosine.ravel()[pairs]
+        same = (ids[:, None] == ids[None, :]).ravel()[pairs]
         self.counts[layer, k] += np.histogram(values, bins=self.bins, range=(-1.0, 1.0))[0]
         self.pairs[layer, k] += values.size
         self.total[layer, k] += values.sum()
@@ -105,9 +135,10 @@ class Similarity:
         self.clustered[layer, k] += len(ids)
         for c, threshold in enumerate(THRESHOLDS):
             high = values > threshold
-            self.above[layer, k, c] += np.count_nonzero(high)
+            found = np.count_nonzero(high)
+            self.above[layer, k, c] += found
             self.same[layer, k, c] += np.count_nonzero(high & same)
-            self.clusters[layer, k, c] += cluster_count(cosine, threshold) if len(ids) else 0
+            self.clusters[layer, k, c] += cluster_count(cosine, threshold) if found else len(ids)
 
     _REMEMBERED = ("counts", "pairs", "total", "above", "same", "same_pairs", "clusters", "clustered", "texts")
 
@@ -148,7 +179,8 @@ class Similarity:
             "threshold": list(THRESHOLDS),
             "bin": (edges[1:] + edges[:-1]) / 2.0,
         }
-        return xarray.Dataset(variables, coords, {"edges": edges.tolist(), "texts": int(self.texts[0])})
+        notes = {"edges": edges.tolist(), "texts": int(self.texts[0]), "caution": CAUTION}
+        return xarray.Dataset(variables, coords, notes)
 
 
 def ratio(part: Any, whole: Any) -> np.ndarray:
