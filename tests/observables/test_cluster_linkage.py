@@ -73,6 +73,19 @@ def test_two_dense_blobs_joined_by_one_link(d):
     assert cluster_count(x, gap * (1 - 1e-12), "euclidean") == 2
 
 
+@pytest.mark.parametrize("d", [2, 9])
+def test_links_that_nearer_components_hide(d):
+    """Along the line every other gap is larger, so the first search between components finds only half the links."""
+    rng = np.random.default_rng(6)
+    places = np.cumsum([0.0, 0.9, 0.5, 0.9, 0.5, 0.9, 0.5, 0.9])
+    x = 1e-3 * rng.uniform(-1, 1, (8, 40, d))
+    x[..., 0] += places[:, None]
+    x = x.reshape(320, d)
+    assert cluster_count(x, 1.0, "euclidean") == 1
+    assert cluster_count(x, 0.7, "euclidean") == 5
+    assert cluster_count(x, 0.4, "euclidean") == 8
+
+
 def test_a_chain_of_six_is_one_cluster():
     angles = 0.009 * np.arange(6)
     x = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
@@ -142,6 +155,9 @@ def test_one_token_one_dimension_and_ties():
 def test_huge_and_tiny_tokens():
     x = np.array([[1e300, 0.0], [1e300, 1e290], [-1e300, 0.0]])
     assert cluster_labels(x, 1e291, "euclidean").tolist() == [0, 0, 1]
+    for d in (1, 3, 9):
+        for n in (5, 300):
+            assert cluster_count(np.arange(1.0, n * d + 1).reshape(n, d), 1e200, "euclidean") == 1
     assert cluster_labels(x * 1e-300 * 1e-300, 0.1).tolist() == [0, 0, 1]
 
 

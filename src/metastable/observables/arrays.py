@@ -70,7 +70,7 @@ def metric(x: Floats, tolerance: float, geometry: str) -> tuple[Floats, float]:
     radius = not_negative("tolerance", tolerance)
     if MEASURES[geometry] == "distance":
         scale = safe_scale(x)
-        return x * scale, radius * scale
+        return x * scale, radius * scale if radius * scale < 1e150 else np.inf  # its square must not overflow
     return unit(x), 2.0 * np.sin(radius / 2.0) if radius < np.pi else np.inf
 
 

@@ -179,8 +179,7 @@ def _nearest(points: Floats, others: Floats, k: int, radius: float) -> tuple[Int
 
 def _sweep(cloud: Floats, radius: float) -> Ints:
     labels, settled = _stars(cloud, radius)
-    count = int(labels.max()) + 1
-    if settled or count == 1:
+    if settled:
         return labels
     n = len(cloud)
     centred = cloud - cloud.mean(axis=0)
@@ -195,11 +194,9 @@ def _sweep(cloud: Floats, radius: float) -> Ints:
             j = j[labels[j] != labels[i]]  # the labels may have changed since the block began
             sure = squared[r, j - start] <= radius**2 - error
             sure[~sure] = ((cloud[j[~sure]] - cloud[i]) ** 2).sum(axis=-1) <= radius**2
-            joined = np.unique(labels[j[sure]])
-            if len(joined):
-                labels[np.isin(labels, joined)] = labels[i]
-                count -= len(joined)
-        if count == 1:
+            if sure.any():
+                labels[np.isin(labels, labels[j[sure]])] = labels[i]
+        if (labels == labels[0]).all():
             break
     return labels
 
