@@ -22,6 +22,7 @@ _PUBLIC: dict[str, str | None] = {
     "Trajectory": "trajectory",
     "InputError": "errors",
     "simulate": "integrate",
+    "simulate_many": "ensemble",
     "load": "trajectory",
     "blocks": None,
     "geometry": None,

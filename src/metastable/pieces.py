@@ -101,7 +101,7 @@ def valid_until(times: np.ndarray, apart: np.ndarray, dtype: str) -> float:
 # --- fixed steps ------------------------------------------------------------------------------------------------
 
 
-def _grid(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+def grid(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     """For every save time the steps that reach it, and the fraction of the last of them at which it lies."""
     exact = plan.times / plan.dt
     whole = np.ceil(exact - 1e-9).astype(np.int64)
@@ -129,7 +129,7 @@ def _requests(steps_at: np.ndarray, theta: np.ndarray, span: tuple[int, int, int
 def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> Iterator[Piece]:
     from metastable import steps
 
-    steps_at, theta = _grid(plan)
+    steps_at, theta = grid(plan)
     stand, first = steps.Stepped(x, x, jnp.asarray(0)), 0
     if state is not None:
         stand = steps.Stepped(*(jnp.asarray(state[name]) for name in steps.Stepped._fields))
@@ -138,8 +138,8 @@ def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> It
     key = jax.random.key(plan.seed)
     for span in _spans(len(plan.times), watched, first):
         start, end, _ = span
-        asked = _requests(steps_at, plan.number(theta), span, int(stand.k))
-        stand, saved = steps.advance(dyn, stand, *asked, plan.number(plan.dt), key, plan.method, noisy)
+        wanted = _requests(steps_at, plan.number(theta), span, int(stand.k))
+        stand, saved = steps.advance(dyn, stand, *wanted, plan.number(plan.dt), key, plan.method, noisy)
         yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), _stored(stand, end))
 
 
@@ -151,18 +151,18 @@ def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[
     from metastable import rescaled, rescaled_steps
 
     dyn, chart = _chart(plan, z, plan.dt if plan.method == "layers" else None)
-    steps_at, theta = _grid(plan)
+    steps_at, theta = grid(plan)
     y, refs = _two_copies(chart, z)
     stand, first = rescaled_steps.Stepped(y, y, y, refs, jnp.asarray(0), jnp.zeros((), y.dtype)), 0
     if state is not None:
         stand = rescaled_steps.Stepped(*(jnp.asarray(state[name]) for name in rescaled_steps.Stepped._fields))
         first = int(state["next"])
-    every = max(1, int(0.25 / max(float(chart.top) * plan.dt, 1e-3)))
+    every = refer_every(float(chart.top), plan.dt)
     for span in _spans(len(plan.times), watched, first):
         start, end, _ = span
-        asked = _requests(steps_at, plan.number(theta), span, int(stand.k))
+        wanted = _requests(steps_at, plan.number(theta), span, int(stand.k))
         stand, (y, refs, apart) = rescaled_steps.advance_fixed(
-            dyn, chart, stand, *asked, plan.number(plan.dt), every, plan.method
+            dyn, chart, stand, *wanted, plan.number(plan.dt), every, plan.method
         )
         m = end - start
         z_saved = rescaled.tokens_at(chart, plan.number(plan.times[start:end]), y[:m], refs[:m])
@@ -174,6 +174,11 @@ def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[
             (np.asarray(y[:m]), np.asarray(refs[:m])),
             np.asarray(apart[:m]),
         )
+
+
+def refer_every(top: float, dt: float) -> int:
+    """Steps between two choices of references: a quarter of the time in which the fastest direction grows e-fold."""
+    return max(1, int(0.25 / max(top * dt, 1e-3)))
 
 
 def _chart(plan: Plan, z: Array, layer: float | None) -> tuple[Dynamics, Any]:
@@ -196,7 +201,7 @@ def _two_copies(chart: Any, z: Array) -> tuple[Array, Array]:
 # --- adaptive steps ---------------------------------------------------------------------------------------------
 
 
-def _asked(plan: Plan, t0: float, t1: float, first: int) -> tuple[int, np.ndarray]:
+def asked(plan: Plan, t0: float, t1: float, first: int) -> tuple[int, np.ndarray]:
     """Where the saves of (t0, t1] end, and their times padded to 32, 256, 2048, ... (few shapes, few compilations)."""
     end = int(np.searchsorted(plan.times, t1 + 1e-12 * max(1.0, plan.t), side="right"))
     times = np.minimum(plan.times[first:end], t1)
@@ -206,21 +211,25 @@ def _asked(plan: Plan, t0: float, t1: float, first: int) -> tuple[int, np.ndarra
     return end, np.concatenate([times, np.full(size - len(times), t1)])
 
 
+def edges(plan: Plan) -> list[tuple[float, float]]:
+    """The pieces of time of an adaptive run: eight even ones, whatever is saved."""
+    ends = np.linspace(0.0, plan.t, 9) if plan.t > 0 else np.zeros(2)
+    return list(zip(ends[:-1].tolist(), ends[1:].tolist()))
+
+
 def _adaptive(plan: Plan, dyn: Dynamics, x: Array, state: Any) -> Iterator[Piece]:
     from metastable import adaptive
 
-    edges = np.linspace(0.0, plan.t, 9 if plan.t > 0 else 2)
     first, begin = 0, 0
     if state is not None:
         x, first, begin = jnp.asarray(state["x"], plan.dtype), int(state["next"]), int(state["edge"])
     elif plan.times[0] == 0.0:
         yield Piece(0, np.asarray(x)[None], 0.0, {"x": np.asarray(x), "next": np.asarray(1), "edge": np.asarray(0)})
         first = 1
-    for edge in range(begin, len(edges) - 1):
-        t0, t1 = edges[edge], edges[edge + 1]
-        if first >= len(plan.times):
-            return
-        end, times = _asked(plan, t0, t1, first)
+    for edge, (t0, t1) in enumerate(edges(plan)):
+        if edge < begin or first >= len(plan.times):
+            continue
+        end, times = asked(plan, t0, t1, first)
         numbers = (plan.number(v) for v in (t0, t1, times, plan.rtol, plan.atol))
         x, reached, saved, _ = adaptive.advance(dyn, x, *numbers, plan.method, MOST_STEPS)
         kept = {"x": np.asarray(x), "next": np.asarray(end), "edge": np.asarray(edge + 1)}
@@ -257,7 +266,7 @@ def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
     while at["next"] < len(plan.times):
         t0, first = at["t"], at["next"]
         t1 = plan.t if t0 + 1.5 * at["length"] >= plan.t else t0 + at["length"]
-        end, times = _asked(plan, t0, t1, first)
+        end, times = asked(plan, t0, t1, first)
         numbers = (plan.number(v) for v in (t0, t1, times, plan.rtol, plan.atol, at["count"], at["worst"]))
         y, refs, reached, worst, (saved, apart), closest = rescaled_steps.advance_adaptive(
             dyn, chart, y, refs, *numbers, plan.method, MOST_STEPS
