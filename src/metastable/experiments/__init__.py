@@ -1,0 +1,38 @@
+"""One file per figure or theorem of the two papers; `metastable reproduce` runs them."""
+
+from importlib import import_module
+from typing import Any
+
+from metastable.errors import unknown
+
+# name -> file; the order is that of the gallery
+EXPERIMENTS: dict[str, str] = {
+    "low-rank-attention": "low_rank_attention",
+    "polytope": "polytope",
+    "hyperplanes": "hyperplanes",
+    "codimension": "codimension",
+    "polytope-times-subspace": "polytope_times_subspace",
+    "collapse": "collapse",
+    "beyond-positive-definite": "beyond_positive_definite",
+    "discrete-time": "discrete_time",
+    "multi-head": "multi_head",
+    "ginibre": "ginibre",
+    "mean-field": "mean_field",
+    "neighbours": "neighbours",
+    "limit-geometry": "limit_geometry",
+    "single-cluster": "single_cluster",
+    "metastable-states": "metastable_states",
+    "repulsion-circle": "repulsion_circle",
+    "repulsion-sphere": "repulsion_sphere",
+    "first-token": "first_token",
+    "sinks": "sinks",
+    "temperature": "temperature",
+    "gradient-flow": "gradient_flow",
+}
+
+
+def experiment(name: str) -> Any:
+    """The experiment behind a name."""
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, EXPERIMENTS)
+    return import_module(f"metastable.experiments.{EXPERIMENTS[name]}").EXPERIMENT

@@ -1,0 +1,77 @@
+"""What an experiment is: one file with Params, run, judge and draw.
+
+    Params   frozen, defaults are the paper's own settings; ``instances`` random instances from ``seed`` on
+    run      Params, Work -> data: named arrays, everything the verdicts and pictures need
+    judge    Params, data -> verdicts, with criteria fixed in the code and derived in its docstrings
+    draw     Params, data -> named figures (and `films`, optional, named trajectories to film)
+
+Pictures and verdicts read data; they never run anything. So a finished experiment can be judged and drawn again
+from its record. Add one: a file here and a line in EXPERIMENTS (`metastable.experiments`).
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Data = dict[str, np.ndarray]
+
+
+def _silent(share: float, text: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where a running experiment keeps finished parts, and whom it tells how far it is."""
+
+    folder: Path | None = None
+    progress: Callable[[float, str], None] = field(default=_silent)
+
+    def part(self, name: str, make: Callable[[], Data]) -> Data:
+        """``make()``, or what it gave in an earlier, interrupted run: a part is on disk whole or not at all."""
+        if self.folder is None:
+            return make()
+        path = self.folder / f"{name}.npz"
+        if path.exists():
+            with np.load(path, allow_pickle=False) as stored:
+                return {key: stored[key] for key in stored.files}
+        data = make()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".tmp.npz")
+        with partial.open("wb") as file:
+            np.savez(file, **data)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        return data
+
+    def parts(self, name: str, count: int, size: int, make: Callable[[int, int], Data]) -> Data:
+        """``make(first, last)`` over chunks of ``size`` instances, joined along the first axis, with progress."""
+        chunks = []
+        for first in range(0, count, size):
+            last = min(first + size, count)
+            chunks.append(self.part(f"{name}-{first:05d}-{last:05d}", lambda a=first, b=last: make(a, b)))  # type: ignore[misc]
+            self.progress(last / count, f"{name}: {last} of {count}")
+        return {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]} if chunks else {}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment as the gallery sees it; every file of this package ends with one, named EXPERIMENT."""
+
+    name: str
+    title: str
+    source: str  # paper, theorem or section
+    figures: str  # which of the paper's figures it redraws
+    params: type
+    run: Callable[[Any, Work], Data]
+    judge: Callable[[Any, Data], list[Any]]
+    draw: Callable[[Any, Data], dict[str, Any]]
+    quick: Mapping[str, Any] = field(default_factory=dict)  # params for a first look
+    full: Mapping[str, Any] = field(default_factory=dict)  # params for thousands of instances
+    films: Callable[[Any, Data], dict[str, Any]] | None = None
+    text: str = ""  # one paragraph for the gallery: what is done, and how to read the pictures
