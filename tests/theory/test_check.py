@@ -106,6 +106,10 @@ def test_undecidable_hypotheses_are_said_and_not_guessed():
     assert "numerically undecidable at tolerance" in str(report)
     # to rounding this is a multiple of the identity, and behaves like one
     assert report.claim("Theorem 3.1").verdict.status == "holds"
+
+
+@pytest.mark.slow
+def test_a_jordan_block_hidden_by_a_rotation():
     jordan = check(Weights(V=turned([[1.0, 0.5], [0.0, 1.0]])), TOKENS, t=1.0)
     assert jordan.claim("Theorem 4.1").applies is None
     assert jordan.claim("Theorem 4.1").verdict.status == "undecided"
@@ -129,7 +133,8 @@ def test_a_short_horizon_is_undecided():
 
 def test_impatience_is_undecided():
     report = check(Weights(V=FIG6), TOKENS, patience=0.0)
-    assert report.claim("Theorem 4.1").verdict.status in ("undecided", "holds")
+    verdict = report.claim("Theorem 4.1").verdict
+    assert (verdict.status, "out of time" in verdict.notes) == ("undecided", True)
 
 
 def test_a_false_claim_is_found_false():

@@ -32,7 +32,7 @@ Array = Any
 
 _DOUBLINGS = 3
 _LONGEST = 1e4  # in units of 1/||V||: a few seconds
-_SAVES = 17
+_SAVES = np.concatenate([[0.0], 0.5 ** np.arange(10, -1, -1)])  # shares of the horizon, each twice the one before
 
 
 @dataclass(frozen=True)
@@ -81,30 +81,31 @@ def needed_time(claim: Claim, triple: Triple, resolution: float) -> float:
 
 
 def rescaled_run(triple: Triple, horizon: float, deadline: float) -> Any:
-    """The rescaled flow to the horizon; its own warning about rounding becomes part of the verdict instead."""
+    """The rescaled flow, to the horizon or as far as it came by the deadline.
+
+    The run's own warning about rounding is left out here: it becomes part of the verdict.
+    """
     from metastable.dynamics import Dynamics
-    from metastable.integrate import simulate
+    from metastable.integrate import collect, prepare, run_pieces
     from metastable.weights import Weights
 
     dynamics = Dynamics(Weights(triple.Q, triple.K, triple.V), geometry="rescaled")
+    plan, x = prepare(dynamics, triple.tokens, t=horizon, method="tsit5", save=horizon * _SAVES)
+    parts = []
+    for part in run_pieces(plan, x):
+        parts.append(part)
+        if time.monotonic() > deadline:
+            break
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return simulate(
-            dynamics,
-            triple.tokens,
-            t=horizon,
-            method="tsit5",
-            save=np.linspace(0.0, horizon, _SAVES),
-            rtol=1e-8,
-            until=lambda t, x: time.monotonic() > deadline,
-        )
+        return collect(plan, parts)
 
 
 def _judge(claim: Claim, triple: Triple, run: Any, resolution: float, last: bool) -> Outcome:
     valid = np.flatnonzero(run.t <= run.valid_until)
     end = int(valid[-1]) if len(valid) else 0
     now, rounding = _measured(claim, triple, run, end)
-    before, _ = _measured(claim, triple, run, end // 2)
+    before, _ = _measured(claim, triple, run, max(end - 1, 0))
     when = float(run.t[end])
     if now.extent <= resolution * now.first_extent:
         return Outcome(now, "holds", f"all tokens are at 0 to {resolution:g} of where they began, by t = {when:.4g}")
@@ -112,13 +113,14 @@ def _judge(claim: Claim, triple: Triple, run: Any, resolution: float, last: bool
         return Outcome(now, "undecided", f"coordinates are known to {rounding:.1g} only at t = {when:.4g}")
     if now.residual <= resolution:
         return Outcome(now, "holds", f"reached by t = {when:.4g}")
-    if run.status != "done" or end < len(run.t) - 1:
-        why = "rounding" if run.status == "done" else run.status
+    if run.status != "done" or end < len(_SAVES) - 1:
+        late = "out of time" if len(run.t) < len(_SAVES) else "rounding"
+        why = late if run.status == "done" else run.status
         return Outcome(now, "undecided", f"known until t = {when:.4g} only ({why}), distance {now.residual:.3g}")
     settled = needed_time(claim, triple, resolution)
     if last and when >= settled and now.residual >= 0.9 * before.residual:
         return Outcome(
-            now, "fails", f"distance stays at {now.residual:.3g} from t = {run.t[end // 2]:.4g} to {when:.4g}"
+            now, "fails", f"distance stays at {now.residual:.3g} from t = {run.t[end - 1]:.4g} to {when:.4g}"
         )
     enough = "" if when >= settled else f"; a clear answer takes t = {settled:.4g}"
     return Outcome(now, "undecided", f"distance still falling at t = {when:.4g} ({now.residual:.3g}){enough}")
