@@ -154,7 +154,7 @@ def collect(plan: Plan, parts: list[Piece]) -> Trajectory:
     times = plan.times[: len(x)]
     valid = pieces.valid_until(times, np.concatenate([p.parted for p in parts]), plan.dtype)
     message = parts[-1].message or f"Reached t = {plan.t:g}."
-    if valid < times[-1]:
+    if len(times) and valid < times[-1]:
         message += f" Rounding may have changed the tokens after t = {valid:g}: do not trust later ones."
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return Trajectory(
