@@ -1,0 +1,66 @@
+"""Sums over many tokens: exact at the speed of the hardware, linear in n where mathematics allows.
+
+| function         | what it does                                                                              |
+|------------------|-------------------------------------------------------------------------------------------|
+| `attend`         | sum_j A_ij v_j without the n x n matrix; picks the exact or the linear-time sum           |
+| `exact`          | every visible pair, any dimension, mask and normalisation, O(n * block) memory            |
+| `spectral`       | Fourier modes on the circle, spherical harmonics on S^2: O(n), with a bound on the error  |
+| `velocity_field` | the velocity of a `Dynamics` through these sums, for any integrator of the package        |
+| `coalesce`       | tokens that have met become one weighted token; full-size trajectories stay available     |
+| `leap`, `follow` | collapsed clusters through exponentially long plateaus, merger by merger                  |
+| `journal`        | collects how the sums inside a ``with`` block were made and how good they were            |
+
+Kernels are compiled when first used and kept beside the package.
+
+>>> import numpy as np
+>>> from metastable import fast
+>>> x = np.eye(3)
+>>> fast.attend(x, x, beta=1.0).value.sum(axis=1).round(12).tolist()
+[1.0, 1.0, 1.0]
+"""
+
+from pathlib import Path
+
+
+def _drop_stale_kernels() -> None:
+    """numba keeps a compiled kernel as long as its own file is unchanged, but kernels contain code of other files."""
+    home = Path(__file__).parent
+    newest = max(source.stat().st_mtime for source in home.glob("*.py"))
+    for index in (home / "__pycache__").glob("*.nbi"):
+        try:
+            if index.stat().st_mtime < newest:
+                index.unlink()
+        except OSError:  # gone already, or not ours to delete
+            continue
+
+
+_drop_stale_kernels()
+
+from metastable.fast.coalesce import Coalesced, coalesce  # noqa: E402
+from metastable.fast.exact import Sums, exact  # noqa: E402
+from metastable.fast.fields import mix, unsupported, velocity_field  # noqa: E402
+from metastable.fast.front import SUMMATIONS, Attended, Journal, attend, journal  # noqa: E402
+from metastable.fast.leap import Leap, follow, leap  # noqa: E402
+from metastable.fast.spectral import Expanded, spectral  # noqa: E402
+from metastable.fast.vexp import vexp  # noqa: E402
+
+__all__ = [
+    "SUMMATIONS",
+    "Attended",
+    "Coalesced",
+    "Expanded",
+    "Journal",
+    "Leap",
+    "Sums",
+    "attend",
+    "coalesce",
+    "exact",
+    "follow",
+    "journal",
+    "leap",
+    "mix",
+    "spectral",
+    "unsupported",
+    "velocity_field",
+    "vexp",
+]

@@ -17,8 +17,6 @@ import numpy as np
 from metastable.fast.lanes import fill, fma, inlined, kernel, load, store, total
 from metastable.fast.rows import row_sums
 
-GROUP = 16  # points taken together: two vectors
-
 
 @inlined
 def _turn(c: Any, s: Any, x: Any, y: Any) -> Any:
@@ -29,7 +27,7 @@ def _turn(c: Any, s: Any, x: Any, y: Any) -> Any:
 @kernel
 def moments(K: Any, w: Any, first: int, last: int, rank: int, C: Any, S: Any) -> None:
     """Add the points first to last, weighted by w[0], to the moments; lanes are added up by the caller."""
-    for j in range(first, last, GROUP):
+    for j in range(first, last, 16):
         x, y, x2, y2 = load(K, 0, j), load(K, 1, j), load(K, 0, j + 8), load(K, 1, j + 8)
         c, c2 = load(w, 0, j), load(w, 0, j + 8)
         s = fill(K, 0.0)

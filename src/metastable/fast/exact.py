@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metastable.errors import InputError, unknown
-from metastable.fast import pack, threads, tiles
+from metastable.fast import pack, product, threads, tiles
 from metastable.fast.lanes import WIDTH
 from metastable.fast.rows import row_sums, symmetric_sums
 from metastable.fast.vexp import LN2, LOG2E
@@ -59,14 +59,15 @@ def exact(
     normalise: str = "softmax",
     mask: str = "full",
     weights: np.ndarray | None = None,
-    rows: np.ndarray | None = None,
+    symmetric: bool | None = None,
 ) -> Sums:
     """sum_j A_ij v_j over every visible pair.
 
     Parameters
     ----------
     q, k : arrays (n, d)
-        Queries and keys; the score is beta <q_i, k_j>. All float32 makes the sum float32.
+        Queries and keys; the score is beta <q_i, k_j>. All float32 makes the sum float32. Under the full mask there
+        may be any number of queries.
     v : array (n, v), optional
         What is summed; the keys when left out.
     beta : float
@@ -74,8 +75,8 @@ def exact(
     mask : {"full", "causal", "window(w)", "window(w, causal)"}
     weights : array (n,), optional
         Token j counts as weights[j] tokens.
-    rows : array of int, optional
-        Only these queries.
+    symmetric : bool, optional
+        Whether <q_i, k_j> = <q_j, k_i>, which halves the work; found out when left out.
 
     Examples
     --------
@@ -84,21 +85,20 @@ def exact(
     """
     if normalise not in NORMALISATIONS:
         raise unknown("normalisation", normalise, NORMALISATIONS)
-    q, k, v, weights = checked(q, k, v, weights)
-    low, high = reach(mask, len(k))
+    q, k, v, weights = checked(q, k, v, weights, square=mask != "full" or normalise == "sinkhorn")
     if normalise == "sinkhorn":
-        return _sinkhorn(q, k, v, beta, weights, rows, mask)
-    symmetric = mask == "full" and rows is None and (q is k or np.array_equal(q, k))
-    scaled = np.multiply(q if rows is None else q[rows], beta * LOG2E)
-    if rows is not None:
-        low, high = low[rows], high[rows]
+        return _sinkhorn(q, k, v, beta, weights, mask)
+    low, high = reach(mask, len(q)) if mask != "full" else _everyone(len(q), len(k))
+    if symmetric is None:
+        symmetric = q is k or np.array_equal(q, k)
+    scaled = np.multiply(q, beta * LOG2E)
     task = Task(scaled, k, v, weights, low, high, np.result_type(q, k, v))
     if not all(np.isfinite(a).all() for a in (scaled, k, v)):
         return Sums(np.full((len(scaled), v.shape[1]), np.nan), np.full(len(scaled), np.nan))
     if normalise == "hardmax":
         out, z, _ = _by_tiles(task, hard=True)
         return Sums((out / z[:, None]).astype(task.dtype), np.log(z))
-    out, z, power = _summed(task, symmetric)
+    out, z, power = _summed(task, symmetric and mask == "full")
     log_z = np.log(z) + LN2 * power
     if normalise == "softmax":
         return Sums((out / z[:, None]).astype(task.dtype), log_z)
@@ -116,13 +116,17 @@ def reach(mask: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     i = np.arange(n)
     found = _WINDOW.fullmatch(mask)
     if mask == "full":
-        return np.zeros(n, np.int64), np.full(n, n)
+        return _everyone(n, n)
     if mask == "causal":
         return np.zeros(n, np.int64), i + 1
     if found:
         w = int(found[1])
         return np.maximum(i - w, 0), i + 1 if found[2] else np.minimum(i + w + 1, n)
     raise unknown("mask", mask, ["full", "causal", "window(8)", "window(8, causal)"])
+
+
+def _everyone(queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(queries, np.int64), np.full(queries, keys)
 
 
 def visible_weight(weights: np.ndarray | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -134,14 +138,15 @@ def visible_weight(weights: np.ndarray | None, low: np.ndarray, high: np.ndarray
 
 
 def checked(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray | None, weights: np.ndarray | None
+    q: np.ndarray, k: np.ndarray, v: np.ndarray | None, weights: np.ndarray | None, square: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
     """The arrays as floats of shapes that fit, or a sentence."""
     same = k is q
     q = _floats(q)
     k = q if same else _floats(k)
     v = k if v is None else _floats(v)
-    if q.ndim != 2 or q.shape != k.shape or v.ndim != 2 or len(v) != len(k) or 0 in q.shape:
+    flat = q.ndim == k.ndim == v.ndim == 2 and 0 not in (*q.shape, *k.shape, *v.shape)
+    if not flat or q.shape[1] != k.shape[1] or len(v) != len(k) or (square and len(q) != len(k)):
         raise InputError(f"Queries and keys must be (n, d) and values (n, v), not {q.shape}, {k.shape} and {v.shape}.")
     if weights is not None:
         weights = np.asarray(weights, np.float64)
@@ -157,8 +162,9 @@ def _floats(a: np.ndarray) -> np.ndarray:
 
 def _summed(task: Task, symmetric: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(out, z, power): sums and totals of the weights over 2^power, one whole number per row."""
-    longest = np.sqrt(np.einsum("jd,jd->j", task.k, task.k, dtype=np.float64).max())
-    bound = np.ceil(np.sqrt(np.einsum("id,id->i", task.q, task.q, dtype=np.float64)) * longest)  # >= every score
+    # the longest key up to a row's last one, so that a causal token does not depend on later ones in any digit
+    longest = np.maximum.accumulate(np.einsum("jd,jd->j", task.k, task.k, dtype=np.float64))[task.high - 1]
+    bound = np.ceil(np.sqrt(np.einsum("id,id->i", task.q, task.q, dtype=np.float64) * longest))  # >= every score
     if max(task.k.shape[1], task.v.shape[1]) > 3 or not 2 * bound.max() <= _SPAN[task.dtype]:
         return _by_tiles(task)
     symmetric = symmetric and task.dtype == np.float64
@@ -193,7 +199,7 @@ def _pieces(task: Task, step: int) -> list[tuple[int, int]]:
 
 def _by_tiles(task: Task, hard: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n, width = len(task.k), WIDTH[task.dtype]
-    panel = tiles.VECTORS * width
+    panel = product.VECTORS * width
     columns = -(-n // panel) * panel
     Q = pack.upright(task.q, tiles.ROWS, task.dtype)
     K = pack.panels(np.ascontiguousarray(task.k.T), columns, panel, task.dtype)
@@ -218,7 +224,6 @@ def _sinkhorn(
     v: np.ndarray,
     beta: float,
     weights: np.ndarray | None,
-    rows: np.ndarray | None,
     mask: str,
 ) -> Sums:
     """Potentials f, g with sum_j e^{s_ij + f_i + g_j} = 1 = sum_i: a potential is one more coordinate of the keys.
@@ -242,4 +247,4 @@ def _sinkhorn(
         f = -done.log_z
         if not gap > tolerance:
             break
-    return done if rows is None else Sums(done.value[rows], done.log_z[rows])
+    return done

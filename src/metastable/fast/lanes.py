@@ -48,7 +48,7 @@ LANES = {types.float64: Lanes(types.float64, 8), types.float32: Lanes(types.floa
 # --- memory -----------------------------------------------------------------------------------------------------
 
 
-def _place(context: Any, builder: Any, kind: Any, array: Any, i: Any, j: Any) -> Any:
+def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, j: Any) -> Any:
     """The address of a[i, j] as a pointer to lanes."""
     view = context.make_array(kind)(context, builder, array)
     columns = cgutils.unpack_tuple(builder, view.shape)[1]
@@ -61,7 +61,7 @@ def load(typing: Any, a: Any, i: Any, j: Any) -> Any:
     """The lanes a[i, j : j + width]."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        read = builder.load(_place(context, builder, signature.args[0], *args))
+        read = builder.load(place(context, builder, signature.args[0], *args))
         read.align = a.dtype.bitwidth // 8
         return read
 
@@ -73,14 +73,15 @@ def store(typing: Any, a: Any, i: Any, j: Any, v: Any) -> Any:
     """a[i, j : j + width] = v."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        written = builder.store(args[3], _place(context, builder, signature.args[0], *args[:3]))
+        written = builder.store(args[3], place(context, builder, signature.args[0], *args[:3]))
         written.align = a.dtype.bitwidth // 8
         return context.get_dummy_value()
 
     return types.void(a, types.intp, types.intp, v), generate
 
 
-def _spread(builder: Any, scalar: Any, kind: Any) -> Any:
+def spread(builder: Any, scalar: Any, kind: Any) -> Any:
+    """A vector of LLVM type ``kind`` whose lanes all equal ``scalar``."""
     empty = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count))
@@ -93,7 +94,7 @@ def fill(typing: Any, like: Any, value: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         scalar = context.cast(builder, args[1], signature.args[1], kind.dtype)
-        return _spread(builder, scalar, context.get_value_type(kind))
+        return spread(builder, scalar, context.get_value_type(kind))
 
     return kind(like, value), generate
 
@@ -101,7 +102,7 @@ def fill(typing: Any, like: Any, value: Any) -> Any:
 # --- arithmetic -------------------------------------------------------------------------------------------------
 
 
-def _llvm(builder: Any, name: str, kind: Any, count: int, result: Any = None, first: Any = None) -> Any:
+def llvm(builder: Any, name: str, kind: Any, count: int, result: Any = None, first: Any = None) -> Any:
     """The LLVM intrinsic ``name`` for vectors of ``kind`` (llvmlite names only scalar ones)."""
     suffix = f"v{kind.count}f{64 if isinstance(kind.element, ir.DoubleType) else 32}"
     takes = ([first] if first is not None else []) + [kind] * count
@@ -128,7 +129,7 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, in one rounding where the processor can."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(_llvm(builder, "llvm.fmuladd", args[0].type, 3), args)
+        return builder.call(llvm(builder, "llvm.fmuladd", args[0].type, 3), args)
 
     return a(a, b, c), generate
 
@@ -148,7 +149,7 @@ def magnitude(typing: Any, a: Any) -> Any:
     """|a|, lane by lane."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(_llvm(builder, "llvm.fabs", args[0].type, 1), args)
+        return builder.call(llvm(builder, "llvm.fabs", args[0].type, 1), args)
 
     return a(a), generate
 
@@ -171,7 +172,7 @@ def total(typing: Any, a: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = args[0].type
-        add = _llvm(builder, "llvm.vector.reduce.fadd", kind, 1, kind.element, kind.element)
+        add = llvm(builder, "llvm.vector.reduce.fadd", kind, 1, kind.element, kind.element)
         return builder.call(add, [ir.Constant(kind.element, 0.0), args[0]], fastmath=("reassoc",))
 
     return a.dtype(a), generate
@@ -183,7 +184,7 @@ def top(typing: Any, a: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = args[0].type
-        return builder.call(_llvm(builder, "llvm.vector.reduce.fmax", kind, 1, kind.element), args, fastmath=("nnan",))
+        return builder.call(llvm(builder, "llvm.vector.reduce.fmax", kind, 1, kind.element), args, fastmath=("nnan",))
 
     return a.dtype(a), generate
 
@@ -195,12 +196,12 @@ def within(typing: Any, a: Any, j: Any, low: Any, high: Any, other: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = args[0].type
         whole = ir.VectorType(ir.IntType(64), kind.count)
-        place = builder.add(_spread(builder, args[1], whole), ir.Constant(whole, list(range(kind.count))))
+        index = builder.add(spread(builder, args[1], whole), ir.Constant(whole, list(range(kind.count))))
         inside = builder.and_(
-            builder.icmp_signed(">=", place, _spread(builder, args[2], whole)),
-            builder.icmp_signed("<", place, _spread(builder, args[3], whole)),
+            builder.icmp_signed(">=", index, spread(builder, args[2], whole)),
+            builder.icmp_signed("<", index, spread(builder, args[3], whole)),
         )
-        outside = _spread(builder, context.cast(builder, args[4], signature.args[4], a.dtype), kind)
+        outside = spread(builder, context.cast(builder, args[4], signature.args[4], a.dtype), kind)
         return builder.select(inside, args[0], outside)
 
     return a(a, types.intp, types.intp, types.intp, other), generate

@@ -28,7 +28,9 @@ def _weight(Q: Any, i: int, shift: float, K: Any, j: int) -> Any:
 
 
 @kernel
-def row_sums(Q: Any, K: Any, S: Any, low: Any, high: Any, shift: Any, first: int, last: int, out: Any, width: int) -> None:
+def row_sums(
+    Q: Any, K: Any, S: Any, low: Any, high: Any, shift: Any, first: int, last: int, out: Any, width: int
+) -> None:
     """Queries first to last over the columns low[i] <= j < high[i]; ``out`` (4, m) starts at 0."""
     begin, end = low[first:last].min() // width * width, high[first:last].max()
     for block in range(begin, end, BLOCK):
@@ -51,7 +53,9 @@ def row_sums(Q: Any, K: Any, S: Any, low: Any, high: Any, shift: Any, first: int
 
 
 @inlined
-def _tile_pair(Q: Any, K: Any, S: Any, shift: float, i0: int, j0: int, size: int, local: Any, out: Any, width: int) -> None:
+def _tile_pair(
+    Q: Any, K: Any, S: Any, shift: float, i0: int, j0: int, size: int, local: Any, out: Any, width: int
+) -> None:
     """A tile above the diagonal: each weight serves row i (registers) and, by symmetry, row j (``local``)."""
     local[:] = 0.0
     for i in range(i0, i0 + TILE, 2):

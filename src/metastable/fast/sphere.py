@@ -4,7 +4,8 @@
 
 Y_lm is, up to a factor, p_l^m(z) times the real or imaginary part of (x + i y)^m, where p_l^m is monic of degree l - m:
 
-    p_m^m = 1,   p_l^m = z p_{l-1}^m - g p_{l-2}^m,   g = ((l-1)^2 - m^2) / (4 (l-1)^2 - 1),   (p_l^m)' = (l - m) p_l^{m+1}
+    p_m^m = 1,   p_l^m = z p_{l-1}^m - g p_{l-2}^m,   g = ((l-1)^2 - m^2) / (4 (l-1)^2 - 1),
+    (p_l^m)' = (l - m) p_l^{m+1},
 
 so value and gradient of the partition sum Z come from one recurrence. The summed vector is
 sum_j w_j e^{beta <x, k_j>} k_j = (tangential part of grad Z) / beta + (dZ / dbeta) x: no vector moments are needed.
@@ -15,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from metastable.fast.lanes import fill, fma, inlined, kernel, load, store, total
+from metastable.fast.lanes import fill, fma, inlined, kernel, load, reaches, store, total
 from metastable.fast.rows import row_sums
 
-GROUP = 32  # points taken together by the moments: four vectors
 _CHUNK = 512  # points whose powers (x + i y)^m stay in the first cache
 
 
@@ -26,6 +26,15 @@ _CHUNK = 512  # points whose powers (x + i y)^m stay in the first cache
 def _turn(c: Any, s: Any, x: Any, y: Any) -> Any:
     """(c + i s)(x + i y)."""
     return fma(c, x, fill(c, 0.0) - s * y), fma(c, y, s * x)
+
+
+@inlined
+def _forget_tiny(m: int, c: Any, s: Any) -> Any:
+    """Near the poles (x + i y)^m leaves the range of normal floats, where arithmetic is a hundred times slower."""
+    if m % 8 == 7:
+        keep = reaches(fma(c, c, s * s), fill(c, 1e-300))
+        return c * keep, s * keep
+    return c, s
 
 
 @inlined
@@ -57,10 +66,11 @@ def moments(K: Any, w: Any, first: int, last: int, rank: int, g: Any, C: Any, S:
         s[:] = 0.0
         at = 0
         for m in range(rank + 1):
-            for r in range(0, size, GROUP):
+            for r in range(0, size, 32):
                 _order_moments(K, begin + r, c, s, r, m, at, rank, g, C, S)
             for r in range(0, size, 8):
                 a, b = _turn(load(c, 0, r), load(s, 0, r), load(K, 0, begin + r), load(K, 1, begin + r))
+                a, b = _forget_tiny(m, a, b)
                 store(c, 0, r, a)
                 store(s, 0, r, b)
             at += rank - m + 1
@@ -82,47 +92,75 @@ def coefficients(C: Any, S: Any, scale: Any, rank: int, out: Any) -> None:
 
 
 @inlined
-def _order_values(z: Any, at: int, count: int, g: Any, table: Any, radial: bool) -> Any:
-    """Sums over the degrees of one order: (Z, dZ/dz, dZ/dbeta) beside the cosine and the sine."""
-    p, q = fill(z, 1.0), fill(z, 0.0)
-    a, b, az, bz, ar, br = q, q, q, q, q, q
+def _order_values(z: Any, y: Any, at: int, count: int, g: Any, table: Any, radial: bool) -> Any:
+    """Sums over the degrees of one order, for the heights z and y: (Z, dZ/dz, dZ/dbeta) beside cosine and sine."""
+    zero, p = fill(z, 0.0), fill(z, 1.0)
+    q, u, v = zero, p, zero  # p, q: the last two polynomials at z; u, v: at y
+    a, b, az, bz, ar, br = zero, zero, zero, zero, zero, zero
+    c, d, cz, dz, cr, dr = zero, zero, zero, zero, zero, zero
     for t in range(at, at + count):
-        a, b = fma(fill(z, table[t, 0]), p, a), fma(fill(z, table[t, 1]), p, b)
-        az, bz = fma(fill(z, table[t, 2]), p, az), fma(fill(z, table[t, 3]), p, bz)
+        k = fill(z, table[t, 0])
+        a, c = fma(k, p, a), fma(k, u, c)
+        k = fill(z, table[t, 1])
+        b, d = fma(k, p, b), fma(k, u, d)
+        k = fill(z, table[t, 2])
+        az, cz = fma(k, p, az), fma(k, u, cz)
+        k = fill(z, table[t, 3])
+        bz, dz = fma(k, p, bz), fma(k, u, dz)
         if radial:
-            ar, br = fma(fill(z, table[t, 4]), p, ar), fma(fill(z, table[t, 5]), p, br)
-        q, p = p, fma(z, p, fill(z, -g[t + 1]) * q)
-    return a, b, az, bz, ar, br
+            k = fill(z, table[t, 4])
+            ar, cr = fma(k, p, ar), fma(k, u, cr)
+            k = fill(z, table[t, 5])
+            br, dr = fma(k, p, br), fma(k, u, dr)
+        back = fill(z, -g[t + 1])
+        q, p = p, fma(z, p, back * q)
+        v, u = u, fma(y, u, back * v)
+    return (a, b, az, bz, ar, br), (c, d, cz, dz, cr, dr)
+
+
+@inlined
+def _add_order(m: int, x: Any, y: Any, powers: Any, sums: Any, order: Any) -> Any:
+    """Add order m to (Z, grad Z, dZ/dbeta), and go to the next power of x + i y."""
+    c, s, c1, s1 = powers  # of orders m and m - 1
+    f, fx, fy, fz, fr = sums
+    a, b, az, bz, ar, br = order
+    k = fill(x, float(m))
+    f, fr = fma(a, c, fma(b, s, f)), fma(ar, c, fma(br, s, fr))
+    fx, fy = fma(k, fma(a, c1, b * s1), fx), fma(k, b * c1 - a * s1, fy)
+    fz = fma(az, c1, fma(bz, s1, fz))
+    c2, s2 = _forget_tiny(m, *_turn(c, s, x, y))
+    return (c2, s2, c, s), (f, fx, fy, fz, fr)
+
+
+@inlined
+def _write(i: int, x: Any, y: Any, z: Any, sums: Any, beta: float, out: Any) -> None:
+    """Z, and (grad Z - <x, grad Z> x) / beta + (dZ/dbeta) x."""
+    f, fx, fy, fz, fr = sums
+    less = fr * fill(x, beta) - fma(x, fx, fma(y, fy, z * fz))
+    scale = fill(x, 1.0 / beta)
+    store(out, 0, i, f)
+    store(out, 1, i, fma(less, x, fx) * scale)
+    store(out, 2, i, fma(less, y, fy) * scale)
+    store(out, 3, i, fma(less, z, fz) * scale)
 
 
 @kernel
-def evaluate(
-    Q: Any, first: int, last: int, rank: int, g: Any, table: Any, beta: float, radial: bool, out: Any
-) -> None:
-    """Z and the summed vector at the queries first to last, into the rows of out (4, n)."""
-    for i in range(first, last, 8):
+def evaluate(Q: Any, first: int, last: int, rank: int, g: Any, table: Any, beta: float, radial: bool, out: Any) -> None:
+    """Z and the summed vector at the queries first to last, two vectors at a time, into the rows of out (4, n)."""
+    zero, one = fill(Q, 0.0), fill(Q, 1.0)
+    for i in range(first, last, 16):
         x, y, z = load(Q, 0, i), load(Q, 1, i), load(Q, 2, i)
-        c, s = fill(Q, 1.0), fill(Q, 0.0)
-        c1, s1, f, fx, fy, fz, fr = s, s, s, s, s, s, s  # c1, s1: the power m - 1
+        x2, y2, z2 = load(Q, 0, i + 8), load(Q, 1, i + 8), load(Q, 2, i + 8)
+        powers, sums = (one, zero, zero, zero), (zero, zero, zero, zero, zero)
+        powers2, sums2 = powers, sums
         at = 0
         for m in range(rank + 1):
-            a, b, az, bz, ar, br = _order_values(z, at, rank - m + 1, g, table, radial)
-            f = fma(a, c, fma(b, s, f))
-            fr = fma(ar, c, fma(br, s, fr))
-            order = fill(Q, float(m))
-            fx = fma(order, fma(a, c1, b * s1), fx)
-            fy = fma(order, b * c1 - a * s1, fy)
-            fz = fma(az, c1, fma(bz, s1, fz))
-            c1, s1 = c, s
-            c, s = _turn(c, s, x, y)
+            order, order2 = _order_values(z, z2, at, rank - m + 1, g, table, radial)
+            powers, sums = _add_order(m, x, y, powers, sums, order)
+            powers2, sums2 = _add_order(m, x2, y2, powers2, sums2, order2)
             at += rank - m + 1
-        inner = fma(x, fx, fma(y, fy, z * fz))
-        less = fr * fill(Q, beta) - inner  # (grad Z - <x, grad Z> x) / beta + (dZ/dbeta) x
-        scale = fill(Q, 1.0 / beta)
-        store(out, 0, i, f)
-        store(out, 1, i, fma(less, x, fx) * scale)
-        store(out, 2, i, fma(less, y, fy) * scale)
-        store(out, 3, i, fma(less, z, fz) * scale)
+        _write(i, x, y, z, sums, beta, out)
+        _write(i + 8, x2, y2, z2, sums2, beta, out)
 
 
 @kernel

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import count
 
 
 @cache
@@ -22,7 +23,7 @@ def cores() -> int:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), thread_name_prefix="metastable")
+    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="metastable")
 
 
 if hasattr(os, "register_at_fork"):
@@ -31,19 +32,23 @@ if hasattr(os, "register_at_fork"):
 
 def share(task: Callable[[int], object], parts: int) -> None:
     """Call ``task(0)`` to ``task(parts - 1)``, on all cores. A task must not share work itself."""
-    if parts == 1 or cores() == 1:
-        for part in range(parts):
+    left = count()
+
+    def work() -> None:
+        while (part := next(left)) < parts:
             task(part)
-        return
-    for _ in _pool().map(task, range(parts)):
-        pass
+
+    helpers = [_pool().submit(work) for _ in range(min(cores(), parts) - 1)]
+    work()  # the caller is one of the workers, so that nothing waits for a busy pool
+    for helper in helpers:
+        helper.result()
 
 
-def pieces(count: int, parts: int, step: int = 1) -> list[tuple[int, int]]:
-    """``count`` rows cut into at most ``parts`` even pieces whose borders are multiples of ``step``.
+def pieces(rows: int, parts: int, step: int = 1) -> list[tuple[int, int]]:
+    """``rows`` rows cut into at most ``parts`` even pieces whose borders are multiples of ``step``.
 
     >>> pieces(10, 2, step=4)
     [(0, 8), (8, 10)]
     """
-    size = max(step, -(-count // (parts * step)) * step)
-    return [(first, min(first + size, count)) for first in range(0, count, size)]
+    size = max(step, -(-rows // (parts * step)) * step)
+    return [(first, min(first + size, rows)) for first in range(0, rows, size)]

@@ -8,61 +8,12 @@ power 2^{m_old - m_new} when it grows. Nothing overflows, whatever the scores.
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from metastable.fast.lanes import LANES, _place, _spread, fill, fma, inlined, kernel, larger, load, magnitude
-from metastable.fast.lanes import reaches, store, top, total, within
+from metastable.fast.lanes import fill, inlined, kernel, larger, load, magnitude, reaches, store, top, total, within
+from metastable.fast.product import HEIGHT, VECTORS, multiply_add
 from metastable.fast.vexp import exp2
 
 ROWS, COLUMNS = 64, 128
-HEIGHT, VECTORS = 8, 2
-
-
-@intrinsic  # type: ignore[misc]
-def _multiply_add(typing: Any, a: Any, i: Any, depth: Any, b: Any, k0: Any, j: Any, out: Any, r: Any, c: Any) -> Any:
-    """out[r + u, c + l] += sum_{k < depth} a[i + u, k] b[k0 + k, j + l] for HEIGHT rows u and VECTORS vectors of l."""
-    whole = types.intp
-    width = LANES[a.dtype].width
-    places = [(u, v) for u in range(HEIGHT) for v in range(VECTORS)]
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kinds = signature.args
-        lanes = context.get_value_type(LANES[a.dtype])
-
-        def offset(base: Any, plus: int) -> Any:
-            return builder.add(base, context.get_constant(whole, plus))
-
-        def lanes_at(kind: Any, array: Any, row: Any, column: Any) -> Any:
-            return _place(context, builder, kind, array, row, column)
-
-        sums = {p: cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * lanes.count)) for p in places}
-        for p in places:
-            builder.store(ir.Constant(lanes, [0.0] * lanes.count), sums[p])
-        multiply = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(lanes, [lanes] * 3),
-            f"llvm.fmuladd.v{lanes.count}f{a.dtype.bitwidth}",
-        )
-        with cgutils.for_range(builder, args[2], intp=args[2].type) as loop:
-            right = []
-            for v in range(VECTORS):
-                at = lanes_at(kinds[3], args[3], builder.add(args[4], loop.index), offset(args[5], v * width))
-                right.append(builder.load(at, align=a.dtype.bitwidth // 8))
-            for u in range(HEIGHT):
-                at = builder.bitcast(lanes_at(kinds[0], args[0], offset(args[1], u), loop.index), lanes.element.as_pointer())
-                left = _spread(builder, builder.load(at), lanes)
-                for v in range(VECTORS):
-                    builder.store(builder.call(multiply, [left, right[v], builder.load(sums[u, v])]), sums[u, v])
-        for u, v in places:
-            at = lanes_at(kinds[6], args[6], offset(args[7], u), offset(args[8], v * width))
-            before = builder.load(at, align=a.dtype.bitwidth // 8)
-            builder.store(builder.fadd(before, builder.load(sums[u, v])), at, align=a.dtype.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(a, whole, whole, b, whole, whole, out, whole, whole), generate
 
 
 @inlined
@@ -72,7 +23,7 @@ def _scores(Q: Any, i0: int, K: Any, j0: int, columns: int, T: Any, low: Any, hi
     d, panel = Q.shape[1], VECTORS * width
     for c in range(0, columns, panel):
         for r in range(0, ROWS, HEIGHT):
-            _multiply_add(Q, i0 + r, d, K, (j0 + c) // panel * d, 0, T, r, c)
+            multiply_add(Q, i0 + r, d, K, (j0 + c) // panel * d, T, r, c)
     for i in range(i0, last):
         if low[i] > j0 or high[i] < j0 + columns:
             for c in range(0, columns, width):
@@ -104,7 +55,7 @@ def _gather(T: Any, columns: int, V: Any, n: int, j0: int, i0: int, out: Any, wi
     panel = VECTORS * width
     for c in range(0, out.shape[1], panel):
         for r in range(0, ROWS, HEIGHT):
-            _multiply_add(T, r, columns, V, c // panel * n + j0, 0, out, i0 + r, c)
+            multiply_add(T, r, columns, V, c // panel * n + j0, out, i0 + r, c)
 
 
 @inlined
@@ -124,8 +75,8 @@ def tile_sums(
 ) -> None:
     """Softmax sums of the queries first to last (first a multiple of ROWS).
 
-    Q (m, d), K (d, n), V (n, v), w (1, n), all padded with zeros; fills z = sum_j w_j 2^{y_ij - m_i}, m, and
-    out (m, v) = sum_j w_j 2^{y_ij - m_i} v_j. They start at 0, -inf and 0.
+    Q (m, d) and w (1, n) are padded with zeros, K (d, n) and V (n, v) come as panels (`pack.panels`). Fills in
+    z = sum_j w_j 2^{y_ij - m_i}, m and out (m, v) = sum_j w_j 2^{y_ij - m_i} v_j, which start at 0, -inf and 0.
     """
     T = np.empty((ROWS, COLUMNS), Q.dtype)
     n = w.shape[1]

@@ -1,0 +1,105 @@
+"""Tokens on their way into the linear-time kernels and out of them."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metastable.fast import pack, threads
+from metastable.fast.lanes import kernel
+from metastable.fast.rows import row_sums
+from metastable.fast.vexp import LOG2E
+
+GROUP = 32  # points are padded to whole groups of four vectors
+_PARTS = 8  # pieces of the sums over tokens, whatever the number of threads: sums come out the same
+
+
+class Points(NamedTuple):
+    """Unit queries and keys in coordinate rows: the kernel is e^{kappa <Q_i, K_j>}."""
+
+    dimension: int
+    n: int
+    kappa: float  # |beta| |q| |k|
+    length: float  # |k|
+    slack: float  # how far lengths differ, as an error of the value
+    Q: np.ndarray
+    K: np.ndarray
+    S: np.ndarray  # (w, w k)
+
+
+@kernel
+def _normalise(points: Any, sign: float, first: int, last: int, out: Any, squares: Any) -> None:
+    """Coordinates of points / |point| into the rows of ``out``; least and largest |point|^2 into ``squares``."""
+    least, most = np.inf, 0.0
+    for i in range(first, last):
+        square = 0.0
+        for c in range(points.shape[1]):
+            square += points[i, c] * points[i, c]
+        least, most = min(least, square), max(most, square)
+        scale = sign / math.sqrt(square)
+        for c in range(points.shape[1]):
+            out[c, i] = points[i, c] * scale
+    squares[0], squares[1] = least, most
+
+
+@kernel
+def _settle(out: Any, length: float, first: int, last: int, value: Any) -> None:
+    """value_i = length * summed vector / Z_i."""
+    for i in range(first, last):
+        scale = length / out[0, i]
+        for c in range(value.shape[1]):
+            value[i, c] = out[c + 1, i] * scale
+
+
+def cuts(n: int, step: int) -> list[tuple[int, int]]:
+    """The pieces into which n tokens are cut."""
+    return threads.pieces(n, _PARTS if n > 1000 else 1, step)
+
+
+def _light_cuts(n: int) -> list[tuple[int, int]]:
+    """Pieces for work of a few cycles per token, where threads pay late."""
+    return threads.pieces(n, _PARTS if n > 20_000 else 1, GROUP)
+
+
+def unit_rows(points: np.ndarray, sign: float) -> tuple[np.ndarray, float, float]:
+    """(coordinate rows of sign * points / |point|, least length, largest length)."""
+    points = np.ascontiguousarray(points, np.float64)
+    out = pack.aligned((3, -(-len(points) // GROUP) * GROUP), np.float64)
+    parts = _light_cuts(len(points))
+    squares = np.empty((len(parts), 2))
+    threads.share(lambda p: _normalise(points, sign, *parts[p], out, squares[p]), len(parts))
+    return out, math.sqrt(squares[:, 0].min()), math.sqrt(squares[:, 1].max())
+
+
+def points(q: np.ndarray, k: np.ndarray, beta: float, weights: np.ndarray | None) -> Points:
+    """Unit queries, turned round for negative beta, and unit keys."""
+    K, shortest, longest = unit_rows(k, 1.0)
+    if q is k and beta >= 0:
+        Q, low, high = K, shortest, longest
+    else:
+        Q, low, high = unit_rows(q, 1.0 if beta >= 0 else -1.0)
+    kappa = abs(beta) * high * longest
+    uneven = high / low * (longest / shortest) - 1.0 if low * shortest > 0 else math.inf
+    S = pack.aligned((4, K.shape[1]), np.float64)
+    S[0, : len(k)] = 1.0 if weights is None else weights
+    np.multiply(S[0], K, out=S[1:])
+    return Points(q.shape[1], len(k), kappa, longest, kappa * uneven, Q, K, S)
+
+
+def exact_rows(given: Points, rows: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Z e^{-kappa} and the summed vector of some rows, pair by pair, (4, rows)."""
+    Q = np.ascontiguousarray(given.Q[:, rows]) * (given.kappa * LOG2E)
+    low, high = low[rows], high[rows]
+    shift = np.full(len(rows), given.kappa * LOG2E)
+    out = np.zeros((4, len(rows)))
+    parts = threads.pieces(len(rows), 8 * threads.cores() if len(rows) * given.n > 200_000 else 1)
+    threads.share(lambda p: row_sums(Q, given.K, given.S, low, high, shift, *parts[p], out, 8), len(parts))
+    return out
+
+
+def settle(given: Points, out: np.ndarray) -> np.ndarray:
+    """sum_j A_ij k_j, (n, d), from Z and the summed vectors."""
+    value = np.empty((given.n, given.dimension))
+    parts = _light_cuts(given.n)
+    threads.share(lambda p: _settle(out, given.length, *parts[p], value), len(parts))
+    return value
