@@ -9,6 +9,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -242,17 +243,26 @@ def _check_fit(dyn: Dynamics, x: np.ndarray, method: str) -> None:
         )
     if np.ndim(dyn.beta) and np.broadcast_shapes(np.shape(dyn.beta), lead) != lead:
         raise InputError(f"beta has shape {np.shape(dyn.beta)}, but the ensemble of tokens has shape {lead}.")
-    call: Any = dyn.layer if method == "layers" else dyn.velocity
-    args = (0.0, x, 1.0) if method == "layers" else (0.0, x)
+    leaves, tree = jax.tree_util.tree_flatten(dyn)
+    _try_shapes(tree, tuple(jax.ShapeDtypeStruct(np.shape(leaf), float) for leaf in leaves), x.shape, method)
+
+
+@lru_cache(maxsize=256)
+def _try_shapes(tree: Any, leaves: tuple[Any, ...], shape: tuple[int, ...], method: str) -> None:
+    """Trace one step on shapes alone; done once for each structure, since it takes milliseconds."""
+    tokens = jax.ShapeDtypeStruct(shape, float)
+
+    def step(leaves: Any, x: Any) -> Any:
+        dyn = jax.tree_util.tree_unflatten(tree, leaves)
+        return dyn.layer(0.0, x, 1.0) if method == "layers" else dyn.velocity(0.0, x)
+
     try:
-        shape = jax.eval_shape(call, *args).shape
+        after = jax.eval_shape(step, list(leaves), tokens).shape
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"The parts do not fit tokens of shape {x.shape}: {reason}") from error
-    if shape != x.shape:
-        raise InputError(
-            f"The parts turn tokens of shape {x.shape} into shape {shape}; check the sizes of V, O and MLP."
-        )
+        raise InputError(f"The parts do not fit tokens of shape {shape}: {reason}") from error
+    if after != shape:
+        raise InputError(f"The parts turn tokens of shape {shape} into shape {after}; check the sizes of V, O and MLP.")
 
 
 def save_times(save: Any, t: float, layer: float | None) -> np.ndarray:

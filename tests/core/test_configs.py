@@ -54,7 +54,7 @@ def run_or_refuse(config):
     assert np.isfinite(run.x).all()
     assert run.status in ("done", "stalled", "diverged")
     assert len(run.t) == len(run.x) >= (1 if run.status == "done" else 0)
-    if len(run.t):
+    if len(run.t) and parts["normalise"] != "unnormalised":  # e^{1e6} is inf, and said so by the status
         assert np.isfinite(run.attention(0)).all()
 
 
