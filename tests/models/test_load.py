@@ -28,6 +28,53 @@ def test_every_family_from_a_saved_folder(models, name):
     assert model.dtype == "float64"
 
 
+@pytest.mark.parametrize("kind", ["AlbertForMaskedLM", "BertForMaskedLM", "GPT2LMHeadModel", "LlamaForCausalLM"])
+def test_models_saved_with_a_head(kind, tmp_path, models):
+    """What people really save: the same stack under a prefix, with a head that is not needed, in half precision."""
+    import torch
+    import transformers
+
+    family = {"Al": "albert", "Be": "bert", "GP": "gpt2", "Ll": "llama"}[kind[:2]]
+    made = getattr(transformers, kind)(models[family].stack.config).to(torch.bfloat16)
+    made.save_pretrained(tmp_path)
+    model = load(tmp_path)
+    base = made.base_model.float()
+    with torch.no_grad():
+        expected, found = (m(torch.tensor([IDS])).last_hidden_state for m in (base.eval(), model.stack))
+    torch.testing.assert_close(found, expected)
+
+
+def test_folder_with_a_tokenizer(folder):
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", ",", "sat"]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    tokenizer = load(folder).tokenizer
+    ids = tokenizer.encode("the cats, sat")
+    assert tokenizer.words(ids) == ["[CLS]", "the", "cat", "s", ",", "sat", "[SEP]"]
+    assert tokenizer.special == {0, 1, 2, 3, 4}
+    assert (tokenizer.separators, tokenizer.punctuation) == ({3}, {8})
+
+
+def test_albert_with_several_blocks(tmp_path):
+    """Groups of layers are read one by one, and such a model is not deepened."""
+    import transformers
+
+    config = transformers.AlbertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        embedding_size=8,
+        num_hidden_layers=4,
+        num_hidden_groups=2,
+        num_attention_heads=4,
+        intermediate_size=24,
+    )
+    transformers.AlbertModel(config).save_pretrained(tmp_path)
+    model = load(tmp_path)
+    assert not model.shared
+    assert not np.array_equal(model.block(1).Q, model.block(2).Q)
+    np.testing.assert_array_equal(model.block(2).Q, model.block(3).Q)
+
+
 def test_precision(folder):
     assert load(folder).dtype == "float32"
     with pytest.raises(InputError, match="did you mean 'float32'"):

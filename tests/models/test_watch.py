@@ -92,3 +92,4 @@ def test_trajectory(models, name):
         np.testing.assert_allclose(run.attention(l), maps[l], atol=1e-12)
     assert run.attention(-1).shape == (4, 10, 10)
     assert run.observe("clusters").sizes["time"] == 4
+    assert trajectory(model, IDS, longest=4).x.shape == (4, 4, 16)

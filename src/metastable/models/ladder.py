@@ -109,7 +109,7 @@ def _step_error(model: Model, run: "Trajectory", number: int) -> np.ndarray:
     """How far the layers of a sphere rung are from its own ODE; nan where there is no such comparison."""
     from metastable.integrate import simulate
 
-    if number >= 3 or not model.family.shared or run.dynamics is None:
+    if number >= 3 or not model.shared or run.dynamics is None:
         return np.full(len(run), np.nan)
     flow = simulate(run.dynamics, run.x[0], t=float(run.t[-1]), method="rk4", dt=0.1, save=run.t)
     return np.array([_gram_distance(_cosine(x), _cosine(y)) for x, y in zip(run.x, flow.x)])

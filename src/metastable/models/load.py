@@ -62,12 +62,10 @@ def _from_zoo(name: str, dtype: str, part: str) -> Model:
         from metastable.models.quantised import title_t5
 
         return _finished(name, title_t5(folder), tokens.from_file(folder / "tokenizer.json"), dtype, part)
-    if name == "reactions-albert":  # the library would silently take another tokenizer for its vocab.txt
-        return _from_folder(name, folder, dtype, part, tokens.smiles(folder / "vocab.txt"))
     return _from_folder(name, folder, dtype, part)
 
 
-def _from_folder(name: str, path: Path, dtype: str, part: str, tokenizer: Tokenizer | None = None) -> Model:
+def _from_folder(name: str, path: Path, dtype: str, part: str) -> Model:
     folder = path if path.is_dir() else path.parent
     found = [f for pattern in _WEIGHTS for f in sorted(folder.glob(pattern))] if path.is_dir() else [path]
     if not found:
@@ -76,9 +74,16 @@ def _from_folder(name: str, path: Path, dtype: str, part: str, tokenizer: Tokeni
         return _from_gguf(name, found[0], dtype, part)
     _check_config(name, folder / "config.json")
     model = _read(str(folder), name, dtype, part, local=True)
-    if tokenizer is None and any(list(folder.glob(pattern)) for pattern in _TOKENIZERS):
-        tokenizer = _read_tokenizer(str(folder), local=True)
-    return _finished(name, model, tokenizer, dtype, part)
+    return _finished(name, model, _folder_tokenizer(folder, model.config.model_type), dtype, part)
+
+
+def _folder_tokenizer(folder: Path, kind: str) -> Tokenizer | None:
+    """The folder's tokenizer; the library would invent an empty one where there is none."""
+    found = [pattern for pattern in _TOKENIZERS if (folder / pattern).is_file()]
+    if kind == "albert" and found == ["vocab.txt"]:  # ALBERT's own has no vocab.txt, but the reactions model does
+        reactions = ">>" in (folder / "vocab.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+        return tokens.smiles(folder / "vocab.txt") if reactions else None
+    return _read_tokenizer(str(folder), local=True) if found else None
 
 
 def _from_gguf(name: str, path: Path, dtype: str, part: str) -> Model:

@@ -47,6 +47,11 @@ class Model:
         return len(self.family.layers(self.stack))
 
     @property
+    def shared(self) -> bool:
+        """True when every layer is one and the same block, which can be applied again beyond the trained depth."""
+        return self.family.shares and len(set(self.family.layers(self.stack))) == 1
+
+    @property
     def causal(self) -> bool:
         """True when a token sees only the tokens before it."""
         return self.family.mask(self.stack) != "full"
@@ -122,13 +127,13 @@ class Model:
         if layers <= trained:
             yield
             return
-        if not self.family.shared:
+        if not self.shared:
             raise InputError(
                 f"{self.name!r} has {trained} layers, each with weights of its own, so it cannot be run to {layers}; "
-                "only a model that shares one block between its layers (ALBERT) can."
+                "only a model that shares one block between all its layers (ALBERT) can."
             )
         before = config.num_hidden_layers
-        config.num_hidden_layers = -(-layers * before // trained)  # a group may hold more than one layer
+        config.num_hidden_layers = layers
         try:
             yield
         finally:

@@ -46,7 +46,7 @@ class Probe:
     @cached_property
     def trajectory(self) -> "Trajectory":
         """The first text's tokens through the layers."""
-        return trajectory(self.model, self.first, self.layers)
+        return trajectory(self.model, self.first, self.layers, longest=len(self.first))
 
     @property
     def t(self) -> np.ndarray:
@@ -141,10 +141,10 @@ def _depth(model: Model, layers: int | None) -> int:
     if layers is None:
         return model.depth
     depth = _whole("layers", layers)
-    if depth > model.depth and not model.family.shared:
+    if depth > model.depth and not model.shared:
         raise InputError(
             f"{model.name!r} has {model.depth} layers, each with weights of its own, so it cannot be run to {depth}; "
-            "only a model that shares one block between its layers (ALBERT) can."
+            "only a model that shares one block between all its layers (ALBERT) can."
         )
     return depth
 
@@ -155,12 +155,15 @@ def _whole(name: str, value: int) -> int:
     return int(value)
 
 
-def trajectory(name: str | Path | Model, text: str | Sequence[int], layers: int | None = None) -> "Trajectory":
+def trajectory(
+    name: str | Path | Model, text: str | Sequence[int], layers: int | None = None, longest: int = 1024
+) -> "Trajectory":
     """One text's tokens through the layers of a model, as a ``Trajectory`` whose time is the layer.
 
     State l is ``hidden_states[l]`` of the library, and ``attention(l)`` is the map that acts on it, that of layer
     l + 1. A model that shares its weights comes as ``dynamics``, which makes the maps when they are asked for; of
-    other models the maps are kept, and the last state shows the last map again.
+    other models the maps are kept, and the last state shows the last map again. The text is cut to ``longest``
+    tokens, or to the model's own limit if that is lower.
 
     Examples
     --------
@@ -175,21 +178,21 @@ def trajectory(name: str | Path | Model, text: str | Sequence[int], layers: int 
 
     model = name if isinstance(name, Model) else load(name)
     depth = _depth(model, layers)
-    ids = as_ids(text, model.tokenizer)[: model.longest]
+    ids = as_ids(text, model.tokenizer)[: min(_whole("longest", longest), model.longest)]
     if not ids:
         raise InputError("There is no text to read: the text given is empty.")
     states: list[np.ndarray] = []
     maps: list[np.ndarray] = []
 
     def keep(layer: int, A: Any) -> None:
-        if not model.family.shared:  # otherwise a thousand layers of maps would fill the memory
+        if not model.shared:  # otherwise a thousand layers of maps would fill the memory
             maps.append(A.numpy(force=True).copy())
 
     model.watch(ids, depth, lambda layer, x: states.append(x.numpy(force=True).copy()), keep)
     return Trajectory(
         t=np.arange(depth + 1, dtype=float),
         x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
-        dynamics=rung(model, 4, len(ids), depth) if model.family.shared else None,
+        dynamics=rung(model, 4, len(ids), depth) if model.shared else None,
         provenance={"model": model.name, "method": "layers", "dt": 1.0, "dtype": model.dtype, "ids": list(ids)},
         kept_attention=np.stack([*maps, maps[-1]]) if maps else None,  # (layers + 1, h, n, n)
     )

@@ -44,7 +44,7 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0) -> Dynam
         raise InputError(f"The ladder has rungs 0 to {len(RUNGS) - 1}, not {number}.")
     if model.whole is not model.stack:
         raise InputError("A T5 decoder also reads its encoder, which the simulator does not; use part='encoder'.")
-    blocks = [model.block(0)] if model.family.shared else [model.block(layer) for layer in range(layers)]
+    blocks = [model.block(0)] if model.shared else [model.block(layer) for layer in range(layers)]
     if not 0 <= head < blocks[0].heads:
         raise InputError(f"{model.name!r} has heads 0 to {blocks[0].heads - 1}, not {head}.")
     position = _position(model, n) if number >= 2 else None

@@ -184,7 +184,7 @@ def squared_length(model: Model, layer: int) -> float:
     block = model.block(layer)
     if block.order == "pre":
         norm: Norm = block.attention_norm
-    elif layer > 0 or model.family.shared:  # a post-norm layer reads what the layer before it has normed
+    elif layer > 0 or model.family.shares:  # a post-norm layer reads what the layer before it has normed
         norm = model.block(max(layer - 1, 0)).mlp_norm
     else:
         norm = layer_norm(model.stack.embeddings.LayerNorm)

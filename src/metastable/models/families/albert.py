@@ -76,5 +76,5 @@ FAMILY = Family(
     positions=lambda model: Positions("embedded"),
     mask=lambda model: "full",
     longest=lambda model: int(model.config.max_position_embeddings),
-    shared=True,
+    shares=True,
 )

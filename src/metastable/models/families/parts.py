@@ -89,7 +89,7 @@ class Family(NamedTuple):
     positions: Callable[[nn.Module], Positions]
     mask: Callable[[nn.Module], str]  # "full", "causal" or "window(w, causal)"
     longest: Callable[[nn.Module], int]  # the most tokens that the model can take
-    shared: bool = False  # every layer is the same block, which may be re-applied beyond the trained depth
+    shares: bool = False  # layers may be one and the same module
 
 
 def numbers(tensor: torch.Tensor | None) -> Array | None:
