@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from metastable.dynamics import Dynamics
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,9 @@ class Trajectory:
 
         ``metastable list observables`` names them; options are those of the observable's function.
         """
-        from metastable.observables import OBSERVABLES
+        from metastable import observables
 
-        if name not in OBSERVABLES:
-            raise unknown("observable", name, OBSERVABLES)
-        return OBSERVABLES[name].function(self, **options)
+        return observables.observe(self, name, **options)
 
     def to_xarray(self) -> Any:
         """Times, tokens and provenance as an ``xarray.Dataset``."""
