@@ -241,6 +241,9 @@ def test_gguf(tmp_path):
         (tmp_path / "m.gguf").write_bytes(data[:size])
         with pytest.raises(InputError, match="truncated"):
             load(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").write_bytes(data.replace(b"llama.embedding_length", b"llama.embedding_lengtx"))
+    with pytest.raises(InputError, match="altered or incomplete"):
+        load(tmp_path / "m.gguf")
     (tmp_path / "m.gguf").write_bytes(b"GGML" + data[4:])
     with pytest.raises(InputError, match="not a GGUF file"):
         load(tmp_path / "m.gguf")

@@ -91,7 +91,12 @@ def _from_gguf(name: str, path: Path, dtype: str, part: str) -> Model:
 
     from metastable.models import gguf_file
 
-    model = gguf_file.read_model(path, getattr(torch, dtype))
+    try:
+        model = gguf_file.read_model(path, getattr(torch, dtype))
+    except (KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path.name} cannot be read ({_reason(error)}); it may be altered or incomplete.") from error
     beside = path.parent / "tokenizer.json"
     tokenizer = tokens.from_file(beside) if beside.is_file() else gguf_file.read_tokenizer(path)
     return _finished(name, model, tokenizer, dtype, part)
