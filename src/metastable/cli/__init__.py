@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "plot": ("metastable.cli.pictures:plot", "Draw a picture of a record."),
     "animate": ("metastable.cli.pictures:animate", "Write a record as a film."),
+    "reproduce": ("metastable.cli.reproduce:reproduce", "Run the papers' experiments: verdicts, figures, one gallery."),
+    "check": ("metastable.cli.check:check", "Put the theory to one triple (Q, K, V): hypotheses, prediction, verdict."),
     "list": ("metastable.cli.listing:listing", "Name what there is: parts, families, methods, observables, plots."),
 }
 _HELP = "The laboratory for clustering in transformers: tokens as particles under self-attention."

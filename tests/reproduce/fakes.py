@@ -1,0 +1,59 @@
+"""Small experiments without JAX; what each of them really did is appended to the file named by FAKE_LOG."""
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.verdicts import Verdict, judge_share
+
+
+@dataclass(frozen=True)
+class Params:
+    instances: int = 6
+    seed: int = 0
+    chunk: int = 2
+    pause: float = 0.0
+    crash: bool = False
+    holds: bool = True
+    kill_at: int = -1
+
+
+def log(text: str) -> None:
+    with open(os.environ["FAKE_LOG"], "a") as file:
+        file.write(text + "\n")
+
+
+def make(name: str, **defaults: Any) -> Experiment:
+    def run(params: Params, work: Work) -> Data:
+        def chunk(first: int, last: int) -> Data:
+            log(f"{name} {first}")
+            time.sleep(params.pause)
+            if params.crash:
+                raise RuntimeError("the lamp went out\nand more")
+            if first == params.kill_at:
+                os.kill(os.getpid(), 9)
+            return {"seed": params.seed + np.arange(first, last)}
+
+        return work.parts("part", params.instances, params.chunk, chunk)
+
+    def judge(params: Params, data: Data) -> list[Verdict]:
+        good = [params.holds or seed != params.seed + 1 for seed in data["seed"].tolist()]
+        return [judge_share(f'{name} <holds> & is "quoted"', "Theorem 0", good, seeds=data["seed"].tolist())]
+
+    def draw(params: Params, data: Data) -> dict[str, Any]:
+        from metastable.plots import series
+
+        return {"Seeds in order": series(np.arange(len(data["seed"])), data["seed"].astype(float))}
+
+    def films(params: Params, data: Data) -> dict[str, Any]:
+        angle = np.linspace(0, 1, 5)[:, None] + np.arange(4)
+        circle = np.stack([np.cos(angle), np.sin(angle)], -1)  # (T, n, 2)
+        return {"Turning": {"tokens": circle, "frames": 5, "size": (64, 64)}}
+
+    quick = {"instances": 4, **defaults}
+    about = (f"Fake {name}", "nowhere", "Fig. 0")
+    return Experiment(name, *about, Params, run, judge, draw, quick, {"instances": 8}, films, "First.\n\nSecond.")
