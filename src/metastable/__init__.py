@@ -24,14 +24,17 @@ _PUBLIC: dict[str, str | None] = {
     "simulate": "integrate",
     "simulate_many": "ensemble",
     "load": "trajectory",
+    "check": "theory",
     "blocks": None,
     "geometry": None,
     "initial": None,
     "masks": None,
+    "models": None,
     "normalise": None,
     "observables": None,
     "plots": None,
     "scores": None,
+    "theory": None,
     "weights": None,
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from metastable.compute import is_traced, jax, jnp, register
 from metastable.errors import InputError, unknown
-from metastable.weights import checked_value
+from metastable.weights import Stack, Timed, checked_value
 
 Array = Any
 Part = Any
@@ -30,7 +30,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 def _check_fields(part: Any, ranks: dict[str, int]) -> None:
     for name, rank in ranks.items():
         value = getattr(part, name)
-        if value is None or is_traced(value) or callable(value):
+        if value is None or is_traced(value):
+            continue
+        if callable(value):
+            object.__setattr__(part, name, value if isinstance(value, (Stack, Timed)) else Timed(value, rank))
             continue
         array = checked_value(name, value, rank)
         if array.ndim != rank:

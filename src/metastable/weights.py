@@ -206,7 +206,7 @@ def resolve_time(part: Any, t: Array) -> Any:
     changes = {}
     for f in fields(part):
         value = getattr(part, f.name)
-        if isinstance(value, (Stack, Timed)) or (callable(value) and not hasattr(value, "__dataclass_fields__")):
+        if isinstance(value, (Stack, Timed)):
             changes[f.name] = value(t)
         elif hasattr(value, "__dataclass_fields__"):
             changes[f.name] = resolve_time(value, t)

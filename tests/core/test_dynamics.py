@@ -196,6 +196,18 @@ def test_weights_may_depend_on_time():
     assert np.abs(run.x[-1] - (x0 + mean * (np.exp(1.5) - 1))).max() < 1e-8
 
 
+def test_a_block_takes_functions_of_tokens_and_of_time():
+    import jax.numpy as jnp
+
+    W = np.eye(4)
+    mlp = blocks.MLP(lambda t: W * (1 + t), W, activation=jnp.tanh)
+    block = ms.Block(mlp, attention_norm=lambda x: 2.0 * x, order="pre")
+    dyn = ms.Dynamics(ms.Weights(), geometry="euclidean", block=block)
+    a = 2.0 * X
+    u = X + softmax(a @ a.T) @ a
+    assert np.abs(dyn.layer(1.0, X, 1.0) - (u + np.tanh(2.0 * u))).max() < 1e-12
+
+
 def test_functions_are_accepted_in_place_of_names():
     def look_back(i, j):
         return (j == i) | (j == i - 1)

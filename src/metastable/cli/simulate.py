@@ -40,7 +40,7 @@ def simulate(
     """
     tables = read(config)
     settings = checked(Simulate, tables.merged("simulate", flags))
-    looks = checked(Plot, tables.merged("plot", {})), _film_looks(tables)
+    looks = _looks(tables)
     with notes() as said:
         job = _built(settings, tables)
         folder = Path(settings.out) if settings.out is not None else job.folder
@@ -57,10 +57,14 @@ def _built(settings: Simulate, tables: Tables) -> "Job":
     return build(settings, tables.name)
 
 
-def _film_looks(tables: Tables) -> Animate:
-    """The film looks like the figure where [animate] does not say otherwise."""
-    shared = {k: v for k, v in tables.merged("plot", {}).items() if k in ("color", "first", "view", "run")}
-    return checked(Animate, {**shared, **tables.merged("animate", {})})
+def _looks(tables: Tables) -> tuple[Plot, Animate]:
+    """How figure and film look: tokens in the colour of the cluster they end in, unless the file says otherwise."""
+    told = tables.merged("plot", {})
+    look = checked(Plot, told)
+    if look.kind in ("snapshots", "trajectories", "polytope") and look.color is None:
+        look = checked(Plot, {**told, "color": "final"})
+    shared = {name: told[name] for name in ("color", "first", "view", "run") if name in told}
+    return look, checked(Animate, {"color": "final", **shared, **tables.merged("animate", {})})
 
 
 def _run(job: "Job", folder: Path) -> tuple["Trajectory", str]:

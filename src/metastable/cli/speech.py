@@ -6,7 +6,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+_HOME = str(Path(__file__).parents[1])
 
 
 def answer(as_json: bool, facts: Mapping[str, Any], lines: Sequence[str]) -> None:
@@ -29,7 +32,7 @@ def notes() -> Iterator[list[str]]:
         finally:
             for warning in caught:
                 sentence = " ".join(str(warning.message).split())
-                if "metastable" in warning.filename and sentence not in found:
+                if warning.filename.startswith(_HOME) and sentence not in found:
                     found.append(sentence)
 
 

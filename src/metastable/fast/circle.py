@@ -85,8 +85,9 @@ def causal(
         coefficients(C, S, scale, rank, table)
         evaluate(Q, begin, end, rank, table, beta, radial, out)
         row_sums(scaled, K, W, low, high, shift, begin, min(end, len(low)), out, 8)
-        c[:] = 0.0
-        s[:] = 0.0
+        for k in range(rank + 1):
+            store(c, k, 0, fill(c, 0.0))
+            store(s, k, 0, fill(s, 0.0))
         moments(K, W, begin, end, rank, c, s)
         for k in range(rank + 1):
             C[k] += total(load(c, k, 0))

@@ -91,7 +91,7 @@ def coalesce(
     --------
     >>> import metastable as ms
     >>> run = coalesce(ms.Dynamics(beta=4.0), ms.initial.sphere(40, 3, seed=0), t=30.0, save=4)
-    >>> run.x.shape, run.counts[0] > run.counts[-1]
+    >>> run.x.shape, bool(run.counts[0] > run.counts[-1])
     ((4, 40, 3), True)
     """
     x = np.array(x0, np.float64)

@@ -236,13 +236,13 @@ def _save(saved: np.ndarray, times: np.ndarray, now: _Plateau, label: np.ndarray
     last = solution.y[-1, -1]
     for k, time in enumerate(times):
         u = _scaled_time(now, float(time))
-        if not np.isnan(saved[k, 0, 0]) or u > last:
+        if not np.isnan(saved[k, 0, 0]) or u > last * (1.0 + 1e-12):
             continue
         saved[k] = weighted.unit(solution.sol(_tau_at(solution, u))[:-1].reshape(now.x.shape))[label]
 
 
 def _tau_at(solution: Any, u: float) -> float:
     """The scaled time at which the quadrature has reached u."""
-    if u <= 0:
-        return 0.0
+    if u <= 0 or u >= solution.y[-1, -1]:
+        return 0.0 if u <= 0 else float(solution.t[-1])
     return float(brentq(lambda tau: solution.sol(tau)[-1] - u, 0.0, solution.t[-1], xtol=1e-14))

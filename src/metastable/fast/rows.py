@@ -20,6 +20,15 @@ TILE = 256  # side of a tile of the symmetric sum: 15 rows of 2 kB
 
 
 @inlined
+def span(low: Any, high: Any, first: int, last: int) -> tuple[int, int]:
+    """The least low and the highest high of the rows first to last."""
+    begin, end = low[first], high[first]
+    for i in range(first + 1, last):
+        begin, end = min(begin, low[i]), max(end, high[i])
+    return begin, end
+
+
+@inlined
 def _weight(Q: Any, i: int, shift: float, K: Any, j: int) -> Any:
     """2^{<q_i, k_j> - shift} for the lanes j."""
     y = fma(fill(K, Q[2, i]), load(K, 2, j), fill(K, -shift))
@@ -32,8 +41,8 @@ def row_sums(
     Q: Any, K: Any, S: Any, low: Any, high: Any, shift: Any, first: int, last: int, out: Any, width: int
 ) -> None:
     """Queries first to last over the columns low[i] <= j < high[i]; ``out`` (4, m) starts at 0."""
-    begin, end = low[first:last].min() // width * width, high[first:last].max()
-    for block in range(begin, end, BLOCK):
+    begin, end = span(low, high, first, last)
+    for block in range(begin // width * width, end, BLOCK):
         for i in range(first, last):
             left, right = max(low[i], block), min(high[i], block + BLOCK)
             z = fill(K, 0.0)
@@ -57,7 +66,9 @@ def _tile_pair(
     Q: Any, K: Any, S: Any, shift: float, i0: int, j0: int, size: int, local: Any, out: Any, width: int
 ) -> None:
     """A tile above the diagonal: each weight serves row i (registers) and, by symmetry, row j (``local``)."""
-    local[:] = 0.0
+    for s in range(4):
+        for r in range(0, size, width):
+            store(local, s, r, fill(K, 0.0))
     for i in range(i0, i0 + TILE, 2):
         z = fill(K, 0.0)
         a, b, c = z, z, z

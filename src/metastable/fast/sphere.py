@@ -62,8 +62,9 @@ def moments(K: Any, w: Any, first: int, last: int, rank: int, g: Any, C: Any, S:
     c, s = np.empty((1, _CHUNK)), np.empty((1, _CHUNK))
     for begin in range(first, last, _CHUNK):
         size = min(_CHUNK, last - begin)
-        c[0, :size] = w[0, begin : begin + size]
-        s[:] = 0.0
+        for r in range(0, size, 8):
+            store(c, 0, r, load(w, 0, begin + r))
+            store(s, 0, r, fill(s, 0.0))
         at = 0
         for m in range(rank + 1):
             for r in range(0, size, 32):
@@ -180,8 +181,9 @@ def causal(
         coefficients(C, S, scale, rank, table)
         evaluate(Q, begin, end, rank, g, table, beta, radial, out)
         row_sums(scaled, K, W, low, high, shift, begin, min(end, len(low)), out, 8)
-        c[:] = 0.0
-        s[:] = 0.0
+        for t in range(len(C)):
+            store(c, t, 0, fill(c, 0.0))
+            store(s, t, 0, fill(s, 0.0))
         moments(K, W, begin, end, rank, g, c, s)
         for t in range(len(C)):
             C[t] += total(load(c, t, 0))

@@ -11,6 +11,7 @@ import numpy as np
 
 from metastable.fast.lanes import fill, inlined, kernel, larger, load, magnitude, reaches, store, top, total, within
 from metastable.fast.product import HEIGHT, VECTORS, multiply_add
+from metastable.fast.rows import span
 from metastable.fast.vexp import exp2
 
 ROWS, COLUMNS = 64, 128
@@ -19,7 +20,9 @@ ROWS, COLUMNS = 64, 128
 @inlined
 def _scores(Q: Any, i0: int, K: Any, j0: int, columns: int, T: Any, low: Any, high: Any, last: int, width: int) -> None:
     """T = scores of queries i0 to i0 + ROWS and keys j0 to j0 + columns, -inf where a query may not look."""
-    T[:] = 0.0
+    for r in range(ROWS):
+        for c in range(0, columns, width):
+            store(T, r, c, fill(T, 0.0))
     d, panel = Q.shape[1], VECTORS * width
     for c in range(0, columns, panel):
         for r in range(0, ROWS, HEIGHT):
@@ -82,15 +85,14 @@ def tile_sums(
     n = w.shape[1]
     for i0 in range(first, last, ROWS):
         end = min(i0 + ROWS, last)
-        for j0 in range(low[i0:end].min() // COLUMNS * COLUMNS, high[i0:end].max(), COLUMNS):
+        begin, stop = span(low, high, i0, end)
+        for j0 in range(begin // COLUMNS * COLUMNS, stop, COLUMNS):
             columns = min(COLUMNS, n - j0)
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)
             for i in range(i0, end):
                 _raise_top(np.ceil(_row_top(T, i - i0, columns, width)), i, out, z, m)
-                if m[i] == -np.inf:
-                    T[i - i0] = 0.0
-                else:
-                    z[i] += _exponentials(T, i - i0, columns, m[i], w, j0, width)
+                # a row that has seen nobody yet has only -inf here, which any finite shift turns into 0
+                z[i] += _exponentials(T, i - i0, columns, max(m[i], -1e30), w, j0, width)
             _gather(T, columns, V, n, j0, i0, out, width)
 
 
@@ -107,8 +109,10 @@ def hard_sums(
     size = np.zeros(ROWS)
     for i0 in range(first, last, ROWS):
         end = min(i0 + ROWS, last)
-        begin, stop = low[i0:end].min() // COLUMNS * COLUMNS, high[i0:end].max()
-        size[:] = 0.0
+        begin, stop = span(low, high, i0, end)
+        begin = begin // COLUMNS * COLUMNS
+        for r in range(ROWS):
+            size[r] = 0.0
         for j0 in range(begin, stop, COLUMNS):
             columns = min(COLUMNS, n - j0)
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)

@@ -93,16 +93,15 @@ def spoken(folder: Path, kept: bool = False) -> Iterator[None]:
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder against other processes; the system lets go of it when its holder dies, however it dies."""
     path = folder / LOCK
-    file = _take(path, folder)
-    try:
+    with _take(path, folder) as file:
         with suppress(OSError):  # who holds it is for the sentence only
             file.truncate(0)
             file.write(f"{os.getpid()} on {platform.node()}\n".encode())
-        yield
-    finally:
-        with suppress(OSError):
-            path.unlink()
-        file.close()
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()
 
 
 def _take(path: Path, folder: Path) -> IO[bytes]:

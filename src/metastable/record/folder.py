@@ -56,7 +56,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         if not isinstance(version, int) or not isinstance(found["run"], dict):
             raise ValueError("it is not one of a record")
     except (OSError, ValueError, KeyError) as error:
-        raise damaged(folder, f"{PROVENANCE}: {_reason(error)}") from error
+        raise damaged(folder, f"{PROVENANCE}: {reason(error)}") from error
     if version > FORMAT:
         raise InputError(f"The record in {str(folder)!r} was written by a later metastable; update to read it.")
     return found
@@ -85,8 +85,9 @@ def damaged(folder: Path, reason: object) -> InputError:
     )
 
 
-def _reason(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+def reason(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).splitlines() or [""])[0][:200].rstrip(".") or type(error).__name__
 
 
 # --- where an unfinished run goes on from -------------------------------------------------------------------------
@@ -134,7 +135,7 @@ def read_checkpoint(folder: Path, count: int, tokens: tuple[int, ...] | None = N
         if tokens is not None:
             _check_state(state, tokens, count)
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
-        raise damaged(folder, f"{STATE}: {_reason(error)}") from error
+        raise damaged(folder, f"{STATE}: {reason(error)}") from error
     return found
 
 

@@ -9,7 +9,7 @@ from metastable import pieces
 from metastable.dynamics import Dynamics
 from metastable.errors import InputError
 from metastable.record import store
-from metastable.record.folder import DATA, DONE, PROVENANCE, damaged, read_checkpoint, read_provenance
+from metastable.record.folder import DATA, DONE, PROVENANCE, damaged, read_checkpoint, read_provenance, reason
 from metastable.record.layout import PART_OF_DYNAMICS
 from metastable.record.parts import put_together
 from metastable.trajectory import Trajectory
@@ -50,50 +50,62 @@ def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = No
             f"The record in {str(folder)!r} is unfinished; run the same command again to finish it, "
             "or load it with partial=True to see what it has."
         )
-    try:
-        return _trajectory(folder, found, finished, dynamics)
-    except InputError as error:
-        raise damaged(folder, str(error).rstrip(".")) from error
-    except Exception as error:  # zarr has many ways to say that a store is broken; none may reach the user
-        raise damaged(folder, (str(error).splitlines() or [""])[0][:200] or type(error).__name__) from error
+    return _trajectory(folder, found, finished, dynamics)
 
 
 def _trajectory(folder: Path, found: dict[str, Any], finished: bool, dynamics: Dynamics | None) -> Trajectory:
-    saved, message = None, str(found["message"])
+    saved, message = None, str(found.get("message"))
     if not finished:
         point = read_checkpoint(folder, 2**62)
         if point is None or point.saved == 0:
-            raise InputError("it is unfinished and has no saved tokens yet")
+            raise InputError(f"The record in {str(folder)!r} is unfinished and has no saved tokens yet.")
         saved, message = point.saved, f"Unfinished: t = {point.reached:g} was reached."
-    attributes, arrays = store.read(folder / DATA, saved)
+    attributes, arrays = read_arrays(folder, saved)
     times, x = arrays["time"], arrays["x"]
-    if x.ndim < 3 or len(x) != len(times):
-        raise InputError(f"tokens of shape {x.shape} do not fit {len(times)} times")
-    if finished and found["status"] not in _STATUSES:
-        raise InputError(f"its status {found['status']!r} is none that a run can have")
-    chart = (arrays["chart_y"], arrays["chart_refs"]) if "chart_y" in arrays else None
-    valid = pieces.valid_until(times, arrays.get("apart", np.zeros(len(times))))
+    if finished and found.get("status") not in _STATUSES:
+        raise damaged(folder, f"its status {found.get('status')!r} is none that a run can have")
+    valid = pieces.valid_until(times, arrays.get("apart", np.zeros(len(times))), x.dtype.name)
     if finished:
-        valid = np.inf if found["valid_until"] is None else float(found["valid_until"])
+        told = found.get("valid_until")
+        valid = float(told) if isinstance(told, (int, float)) else np.inf
     return Trajectory(
         times,
         x,
-        dynamics if dynamics is not None else _dynamics(attributes, arrays),
+        dynamics if dynamics is not None else _dynamics(folder, attributes, arrays),
         found["status"] if finished else "unfinished",
         message,
         valid,
         found["run"],
-        chart,
+        (arrays["chart_y"], arrays["chart_refs"]) if "chart_y" in arrays else None,
         arrays.get("attention"),
     )
 
 
-def _dynamics(attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> Dynamics | None:
-    if attributes["dynamics"] is None or attributes["custom"]:
+def read_arrays(folder: Path, saved: int | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Attributes and arrays of a record, which fit together; ``saved`` tells how many saves an unfinished one has."""
+    try:
+        attributes, arrays = store.read(folder / DATA, saved)
+    except Exception as error:  # zarr has many ways to say that a store is broken; none may reach the user
+        raise damaged(folder, reason(error)) from error
+    shapes = {name: array.shape for name, array in arrays.items()}
+    times, x = shapes.get("time", ()), shapes.get("x", ())
+    wanted = {"chart_y": x, "chart_refs": x[:-1], "apart": times, "x0": x[1:]}
+    fits = len(times) == 1 and len(x) >= 3 and x[:1] == times
+    fits = fits and all(shapes[name] == shape for name, shape in wanted.items() if name in shapes)
+    if not fits or ("chart_y" in shapes) != ("chart_refs" in shapes):
+        raise damaged(folder, "its arrays do not fit each other")
+    return attributes, arrays
+
+
+def _dynamics(folder: Path, attributes: dict[str, Any], arrays: dict[str, np.ndarray]) -> Dynamics | None:
+    if attributes.get("dynamics") is None or attributes.get("custom"):
         return None
     parts = {
         name.removeprefix(PART_OF_DYNAMICS): array
         for name, array in arrays.items()
         if name.startswith(PART_OF_DYNAMICS)
     }
-    return put_together(attributes["dynamics"], parts)
+    try:
+        return put_together(attributes["dynamics"], parts)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise damaged(folder, reason(error)) from error

@@ -22,7 +22,6 @@ from metastable.record.folder import (
     PROVENANCE,
     STATE,
     Checkpoint,
-    damaged,
     provenance_of,
     read_checkpoint,
     read_provenance,
@@ -31,7 +30,7 @@ from metastable.record.folder import (
 )
 from metastable.record.layout import arrays_of_piece, lay_out, piece_of_arrays
 from metastable.record.parts import Parts, take_apart
-from metastable.record.reading import load
+from metastable.record.reading import load, read_arrays
 from metastable.record.recipe import Recipe, differences, fingerprint, recipe_of, write_recipe
 from metastable.trajectory import Trajectory
 
@@ -150,7 +149,7 @@ def _go_on(folder: Path, job: _Job, progress: Callable[[float], None] | None) ->
         write_json(folder / PROVENANCE, _unfinished(job, sittings))
     done: list[Piece] = []
     if before is not None:
-        done.append(_earlier(folder, before))
+        done.append(piece_of_arrays(read_arrays(folder, before.saved)[1], before))
     if before is None or (before.status == "done" and before.saved < len(plan.times)):
         state = None if before is None else dict(before.state)
         pieces = integrate.run_pieces(plan, x, job.until, watched=True, state=state)
@@ -184,15 +183,6 @@ def _acknowledge(folder: Path, pieces: list[Piece], seconds: float) -> None:
     with spoken(folder, kept=True):
         store.write(folder / DATA, pieces[0].first, arrays_of_piece(pieces))
         write_checkpoint(folder, Checkpoint(saved, end.reached, end.status, end.message, seconds, end.state))
-
-
-def _earlier(folder: Path, before: Checkpoint) -> Piece:
-    """What earlier sittings have saved, as one piece."""
-    try:
-        _, arrays = store.read(folder / DATA, before.saved)
-    except Exception as error:  # zarr has many ways to say that a store is broken
-        raise damaged(folder, error) from error
-    return piece_of_arrays(arrays, before)
 
 
 def _finish(folder: Path, job: _Job, trajectory: Trajectory, sittings: list[dict[str, Any]]) -> None:

@@ -4,7 +4,14 @@
 | --- | --- |
 | closed_forms | exact solutions, scalar equations and rates |
 | hypotheses | does a triple (Q, K, V) satisfy what a theorem asks, and by how much |
+| spectrum, leading | eigenvalues and invariant subspaces with error bars, on which the hypotheses stand |
 | limits | the sets tokens are predicted to approach, with distances |
+| theorems | the claims as a table: hypotheses, limit, rate, measurement |
+| settle | the run that decides a claim, and its criterion |
 | verdicts | holds, fails or undecided, with a confidence interval |
-| check | all of it for one triple and one cloud of tokens |
+| check, report | all of it for one triple and one cloud of tokens |
 """
+
+from metastable.theory import closed_forms, hypotheses, limits, verdicts
+
+__all__ = ["closed_forms", "hypotheses", "limits", "verdicts"]

@@ -39,7 +39,7 @@ def check(
     beta: float = 1.0,
     resolution: float = 1e-4,
     seed: int = 0,
-    patience: float = 30.0,
+    patience: float = 60.0,
 ) -> Report:
     """Which theorems apply to the weights, what they predict, and whether the tokens do it.
 
@@ -59,7 +59,7 @@ def check(
     seed : int
         Seed of the default tokens.
     patience : float
-        Seconds after which the simulation is given up and the verdict left open.
+        Seconds after which the simulation is given up and the verdict left open; compilation counts.
 
     Returns
     -------

@@ -36,7 +36,7 @@ class Finding:
 
     @property
     def word(self) -> str:
-        """ "yes", "no" or "undecidable"."""
+        """The answer as a word: yes, no or undecidable."""
         return {True: "yes", False: "no", None: "undecidable"}[self.holds]
 
     def to_dict(self) -> dict[str, Any]:

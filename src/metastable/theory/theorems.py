@@ -1,6 +1,6 @@
 """The claims of the second paper, one entry each: hypotheses, predicted limit, rate, and how a run is measured.
 
-A claim is data: add one by adding an entry to ``CLAIMS``.
+A claim is data: add one by adding an entry to ``THEOREMS``.
 """
 
 from collections.abc import Callable, Mapping
