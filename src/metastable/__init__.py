@@ -24,7 +24,7 @@ _PUBLIC: dict[str, str | None] = {
     "simulate": "integrate",
     "simulate_many": "ensemble",
     "load": "trajectory",
-    "check": "theory",
+    "check": "theory.check",
     "blocks": None,
     "geometry": None,
     "initial": None,
