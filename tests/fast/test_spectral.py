@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from conftest import cloud, dense
 
+from conftest import cloud, dense
 from metastable.fast import exact, ranks, spectral
-from metastable.fast.spectral import _full
 from metastable.fast.points import points
+from metastable.fast.spectral import _full
 
 BETAS = [0.1, 1.0, 9.0, 25.0, 50.0]
 KINDS = ["spread", "clustered", "lone"]
