@@ -59,7 +59,7 @@ def check(
     seed : int
         Seed of the default tokens.
     patience : float
-        Seconds after which the simulation is given up and the verdict left open; compilation counts.
+        Seconds after which the simulation is given up and the verdict left open; compiling does not count.
 
     Returns
     -------

@@ -60,15 +60,15 @@ def criterion(resolution: float) -> str:
 
 def settle(triple: Triple, claims: Sequence[Claim], t: float | None, resolution: float, patience: float) -> Settled:
     """Simulate eq. (4) until every claim is judged, or the horizon cannot be doubled again."""
-    deadline = time.monotonic() + patience
     needed = max(needed_time(claim, triple, resolution) for claim in claims)
     longest = _LONGEST / float(np.linalg.norm(triple.V, 2))
     horizon = min(needed, longest) if t is None else t
     for attempt in range(1 if t is not None else _DOUBLINGS + 1):
-        run = rescaled_run(triple, horizon, deadline)
+        run, seconds = rescaled_run(triple, horizon, patience)
+        patience -= seconds
         last = attempt == _DOUBLINGS or t is not None or 2.0 * horizon > longest
         outcomes = tuple(_judge(claim, triple, run, resolution, last) for claim in claims)
-        ended = run.status != "done" or run.valid_until < horizon or time.monotonic() > deadline
+        ended = run.status != "done" or run.valid_until < horizon or patience <= 0.0
         if last or ended or all(o.status == "holds" for o in outcomes):
             break
         horizon *= 2.0
@@ -80,8 +80,8 @@ def needed_time(claim: Claim, triple: Triple, resolution: float) -> float:
     return 2.0 * float(np.log(1.0 / resolution)) / claim.rate(triple)
 
 
-def rescaled_run(triple: Triple, horizon: float, deadline: float) -> Any:
-    """The rescaled flow, to the horizon or as far as it came by the deadline.
+def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Any, float]:
+    """The rescaled flow, to the horizon or as far as patience allows, and the seconds it took after compilation.
 
     The run's own warning about rounding is left out here: it becomes part of the verdict.
     """
@@ -91,14 +91,17 @@ def rescaled_run(triple: Triple, horizon: float, deadline: float) -> Any:
 
     dynamics = Dynamics(Weights(triple.Q, triple.K, triple.V), geometry="rescaled")
     plan, x = prepare(dynamics, triple.tokens, t=horizon, method="tsit5", save=horizon * _SAVES)
-    parts = []
+    parts, clock = [], time.monotonic()
     for part in run_pieces(plan, x):
         parts.append(part)
-        if time.monotonic() > deadline:
+        if len(parts) == 2:  # the first piece is the start, the second waits for compilation
+            clock = time.monotonic()
+        if len(parts) > 1 and time.monotonic() - clock >= patience:
             break
+    seconds = time.monotonic() - clock
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return collect(plan, parts)
+        return collect(plan, parts), seconds
 
 
 def _judge(claim: Claim, triple: Triple, run: Any, resolution: float, last: bool) -> Outcome:
