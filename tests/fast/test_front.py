@@ -121,7 +121,8 @@ def test_velocity_field_is_the_velocity_of_the_dynamics(name):
             with pytest.raises(InputError, match="because"):
                 velocity_field(dyn, summation)
             continue
-        got = np.asarray(jax.jit(velocity_field(dyn, summation))(0.3, x))
+        field = velocity_field(dyn, summation)
+        got = np.asarray(jax.jit(field)(0.3, x) if summation == "exact" else field(0.3, x))
         assert np.abs(got - true).max() < 2e-13 * max(1.0, np.abs(true).max())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.fast.lanes import fill, fma, inlined, kernel, load, store, total
+from metastable.fast.lanes import every, fill, fma, inlined, kernel, load, store, total
 from metastable.fast.rows import row_sums
 
 
@@ -55,10 +55,10 @@ def evaluate(Q: Any, first: int, last: int, rank: int, table: Any, beta: float, 
         c, s = fill(Q, 1.0), fill(Q, 0.0)
         z, slope, along = s, s, s
         for k in range(rank + 1):
-            a, b = fill(Q, table[k, 0]), fill(Q, table[k, 1])
+            a, b = every(table, k, 0), every(table, k, 1)
             z = fma(a, c, fma(b, s, z))
             slope = fma(fill(Q, float(k)), b * c - a * s, slope)
-            along = fma(fill(Q, table[k, 2]), c, fma(fill(Q, table[k, 3]), s, along))
+            along = fma(every(table, k, 2), c, fma(every(table, k, 3), s, along))
             c, s = _turn(c, s, x, y)
         slope = slope * fill(Q, 1.0 / beta)
         if not radial:

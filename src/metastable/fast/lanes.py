@@ -99,6 +99,24 @@ def fill(typing: Any, like: Any, value: Any) -> Any:
     return kind(like, value), generate
 
 
+@intrinsic  # type: ignore[misc]
+def every(typing: Any, a: Any, i: Any, j: Any) -> Any:
+    """Lanes that all equal a[i, j], read without the test for negative places that numba's a[i, j] makes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(LANES[a.dtype])
+        one = builder.bitcast(place(context, builder, signature.args[0], *args), kind.element.as_pointer())
+        return spread(builder, builder.load(one), kind)
+
+    return LANES[a.dtype](a, types.intp, types.intp), generate
+
+
+@inlined
+def skew(a: Any) -> int:
+    """The first column of a row array at which a cache line begins; numba's own arrays begin anywhere."""
+    return -(a.ctypes.data // a.itemsize) % (64 // a.itemsize)
+
+
 # --- arithmetic -------------------------------------------------------------------------------------------------
 
 

@@ -86,11 +86,10 @@ def points(q: np.ndarray, k: np.ndarray, beta: float, weights: np.ndarray | None
     return Points(q.shape[1], len(k), kappa, longest, kappa * uneven, Q, K, S)
 
 
-def exact_rows(given: Points, rows: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Z e^{-kappa} and the summed vector of some rows, pair by pair, (4, rows)."""
+def exact_rows(given: Points, rows: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Z e^{-kappa} and the summed vector of some rows over the columns below ``high``, pair by pair, (4, rows)."""
     Q = np.ascontiguousarray(given.Q[:, rows]) * (given.kappa * LOG2E)
-    low, high = low[rows], high[rows]
-    shift = np.full(len(rows), given.kappa * LOG2E)
+    low, shift = np.zeros(len(rows), np.int64), np.full(len(rows), given.kappa * LOG2E)
     out = np.zeros((4, len(rows)))
     parts = threads.pieces(len(rows), 8 * threads.cores() if len(rows) * given.n > 200_000 else 1)
     threads.share(lambda p: row_sums(Q, given.K, given.S, low, high, shift, *parts[p], out, 8), len(parts))

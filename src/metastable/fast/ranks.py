@@ -70,7 +70,7 @@ def uniform_share(dimension: int, kappa: float) -> float:
 
 
 class Tables(NamedTuple):
-    """What the kernels need for one rank: ``scale`` (2, entries) and, on S^2, the recurrence ``g``."""
+    """What the kernels need for one rank: ``scale`` (2, entries) and, on S^2, ``g`` (1, entries), minus that of the recurrence."""
 
     scale: np.ndarray
     g: np.ndarray
@@ -81,7 +81,7 @@ def tables(dimension: int, kappa: float, rank: int) -> Tables:
     """Bessel weights per entry; on S^2 entries (m, l) with the squared norms of the monic harmonics."""
     weights = bessel(dimension, kappa)
     if dimension == 2:
-        return Tables(np.stack([weights.value, weights.slope])[:, : rank + 1].copy(), np.zeros(1))
+        return Tables(np.stack([weights.value, weights.slope])[:, : rank + 1].copy(), np.zeros((1, 1)))
     scale, g = [], []
     square = 1.0  # squared norm of order m at degree m, times 4 pi / (2m + 1)
     for m in range(rank + 1):
@@ -94,4 +94,4 @@ def tables(dimension: int, kappa: float, rank: int) -> Tables:
             g.append(((l - 1) ** 2 - m * m) / (4 * (l - 1) ** 2 - 1) if l > m + 1 else 0.0)
             both = norm * (1.0 if m == 0 else 2.0)
             scale.append((both * weights.value[l], both * weights.slope[l]))
-    return Tables(np.ascontiguousarray(np.array(scale).T), np.array([*g, 0.0]))
+    return Tables(np.ascontiguousarray(np.array(scale).T), -np.array([[*g, 0.0]]))

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from metastable.fast.lanes import fill, fma, inlined, kernel, load, store, total, within
+from metastable.fast.lanes import every, fill, fma, inlined, kernel, load, skew, store, total, within
 from metastable.fast.vexp import exp2
 
 BLOCK = 1024  # columns at a time: 7 rows of 8 kB
-TILE = 256  # side of a tile of the symmetric sum: 15 rows of 2 kB
+TILE = 384  # side of a tile of the symmetric sum: 11 rows of 3 kB
 
 
 @inlined
@@ -31,9 +31,9 @@ def span(low: Any, high: Any, first: int, last: int) -> tuple[int, int]:
 @inlined
 def _weight(Q: Any, i: int, shift: float, K: Any, j: int) -> Any:
     """2^{<q_i, k_j> - shift} for the lanes j."""
-    y = fma(fill(K, Q[2, i]), load(K, 2, j), fill(K, -shift))
-    y = fma(fill(K, Q[1, i]), load(K, 1, j), y)
-    return exp2(fma(fill(K, Q[0, i]), load(K, 0, j), y))
+    y = fma(every(Q, 2, i), load(K, 2, j), fill(K, -shift))
+    y = fma(every(Q, 1, i), load(K, 1, j), y)
+    return exp2(fma(every(Q, 0, i), load(K, 0, j), y))
 
 
 @kernel
@@ -66,9 +66,10 @@ def _tile_pair(
     Q: Any, K: Any, S: Any, shift: float, i0: int, j0: int, size: int, local: Any, out: Any, width: int
 ) -> None:
     """A tile above the diagonal: each weight serves row i (registers) and, by symmetry, row j (``local``)."""
+    at = skew(local)
     for s in range(4):
         for r in range(0, size, width):
-            store(local, s, r, fill(K, 0.0))
+            store(local, s, at + r, fill(K, 0.0))
     for i in range(i0, i0 + TILE, 2):
         z = fill(K, 0.0)
         a, b, c = z, z, z
@@ -80,8 +81,8 @@ def _tile_pair(
             z, a, b, c = fma(e, w, z), fma(e, x, a), fma(e, y, b), fma(e, t, c)
             z2, a2, b2, c2 = fma(f, w, z2), fma(f, x, a2), fma(f, y, b2), fma(f, t, c2)
             for s in range(4):
-                back = fma(f, fill(K, S[s, i + 1]), fma(e, fill(K, S[s, i]), load(local, s, r)))
-                store(local, s, r, back)
+                back = fma(f, every(S, s, i + 1), fma(e, every(S, s, i), load(local, s, at + r)))
+                store(local, s, at + r, back)
         out[0, i] += total(z)
         out[1, i] += total(a)
         out[2, i] += total(b)
@@ -91,8 +92,8 @@ def _tile_pair(
         out[2, i + 1] += total(b2)
         out[3, i + 1] += total(c2)
     for s in range(4):
-        for r in range(size):
-            out[s, j0 + r] += local[s, r]
+        for r in range(0, size, width):
+            store(out, s, j0 + r, load(out, s, j0 + r) + load(local, s, at + r))
 
 
 @kernel
@@ -104,7 +105,7 @@ def symmetric_sums(Q: Any, K: Any, S: Any, shift: float, part: int, parts: int, 
     """
     n = K.shape[1]
     tiles = -(-n // TILE)
-    local = np.zeros((4, TILE))
+    local = np.zeros((4, TILE + 8))
     for row in range(tiles):
         if min(row, tiles - 1 - row) % parts != part:
             continue

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metastable.fast import circle, pack, ranks, sphere, threads
-from metastable.fast.exact import Sums, checked, reach, visible_weight
+from metastable.fast.exact import Sums, checked
 from metastable.fast.points import GROUP, Points, cuts, exact_rows, points, settle
 from metastable.fast.vexp import LOG2E
 
@@ -93,14 +93,13 @@ def spectral(
         why = "queries, or keys, differ in length"
     if why is not None:
         return why
-    low, high = reach(mask, given.n)
-    seen = visible_weight(weights, low, high)
+    seen = _seen(given.n, weights, mask)
     found = _within_tolerance(given, seen, mask, tol, radial)
     if isinstance(found, str):
         return found
     out, rank, error = found
     poor = np.flatnonzero(~(error <= tol))
-    measured = _compare(given, out, error, poor, low, high, radial)
+    measured = _compare(given, out, error, poor, mask, radial)
     bound = float(np.delete(error, poor).max(initial=ranks.ROUNDING)) if len(poor) else float(error.max())
     if not measured <= 4 * bound + 4 * ranks.ROUNDING:
         return f"the expansion is off by {measured:.1e} where {bound:.1e} was promised"
@@ -134,15 +133,20 @@ def _within_tolerance(
     return "many tokens see so little of the others that rounding or rank would spoil the expansion"
 
 
-def _compare(
-    given: Points, out: np.ndarray, error: np.ndarray, poor: np.ndarray, low: np.ndarray, high: np.ndarray, radial: bool
-) -> float:
+def _seen(n: int, weights: np.ndarray | None, mask: str) -> np.ndarray:
+    """The weight that each row sees; one number when all see the same."""
+    if mask == "full":
+        return np.array(float(n) if weights is None else weights.sum())
+    return np.arange(1.0, n + 1.0) if weights is None else np.cumsum(weights)
+
+
+def _compare(given: Points, out: np.ndarray, error: np.ndarray, poor: np.ndarray, mask: str, radial: bool) -> float:
     """Put exact rows in the place of the poor ones; the largest difference met among some others."""
     fine = error if len(poor) == 0 else np.where(error <= error[poor].min(), error, 0.0)
     others = np.append(np.linspace(0, given.n - 1, _COMPARED - 1).astype(np.int64), np.argmax(fine))
     asked = np.setdiff1d(others, poor)
     rows = np.concatenate([poor, asked])
-    known = exact_rows(given, rows, low, high)
+    known = exact_rows(given, rows, rows + 1 if mask == "causal" else np.full(len(rows), given.n))
     out[:, poor] = known[:, : len(poor)]
     known = known[:, len(poor) :]
     gap = out[1 : 1 + given.dimension, asked] / out[0, asked] - known[1 : 1 + given.dimension] / known[0]
@@ -155,7 +159,7 @@ def _compare(
 def _gathered(given: Points, rank: int, g: np.ndarray, parts: list[tuple[int, int]]) -> np.ndarray:
     """Moments of each piece of tokens, (pieces, 2, entries)."""
     entries = rank + 1 if given.dimension == 2 else (rank + 1) * (rank + 2) // 2
-    sums = np.zeros((len(parts), 2, entries, 8))
+    sums = pack.aligned((len(parts) * 2 * entries, 8), np.float64).reshape(len(parts), 2, entries, 8)
 
     def one(p: int) -> None:
         if given.dimension == 2:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.fast.lanes import fill, fma, inlined, kernel, load, reaches, store, total
+from metastable.fast.lanes import every, fill, fma, inlined, kernel, load, reaches, skew, store, total
 from metastable.fast.rows import row_sums
 
 _CHUNK = 512  # points whose powers (x + i y)^m stay in the first cache
@@ -38,18 +38,20 @@ def _forget_tiny(m: int, c: Any, s: Any) -> Any:
 
 
 @inlined
-def _order_moments(z: Any, j: int, c: Any, s: Any, r: int, m: int, at: int, rank: int, g: Any, C: Any, S: Any) -> None:
+def _order_moments(
+    z: Any, j: int, c: Any, r: int, s: Any, q: int, m: int, at: int, rank: int, g: Any, C: Any, S: Any
+) -> None:
     """Order m, degrees m to rank, of four vectors of points."""
     z0, z1, z2, z3 = load(z, 2, j), load(z, 2, j + 8), load(z, 2, j + 16), load(z, 2, j + 24)
     c0, c1, c2, c3 = load(c, 0, r), load(c, 0, r + 8), load(c, 0, r + 16), load(c, 0, r + 24)
-    s0, s1, s2, s3 = load(s, 0, r), load(s, 0, r + 8), load(s, 0, r + 16), load(s, 0, r + 24)
+    s0, s1, s2, s3 = load(s, 0, q), load(s, 0, q + 8), load(s, 0, q + 16), load(s, 0, q + 24)
     zero, one = fill(z, 0.0), fill(z, 1.0)
     p0, p1, p2, p3 = one, one, one, one
     q0, q1, q2, q3 = zero, zero, zero, zero
     for t in range(at, at + rank - m + 1):
         store(C, t, 0, fma(p0, c0, fma(p1, c1, fma(p2, c2, fma(p3, c3, load(C, t, 0))))))
         store(S, t, 0, fma(p0, s0, fma(p1, s1, fma(p2, s2, fma(p3, s3, load(S, t, 0))))))
-        back = fill(z, -g[t + 1])
+        back = every(g, 0, t + 1)
         q0, p0 = p0, fma(z0, p0, back * q0)
         q1, p1 = p1, fma(z1, p1, back * q1)
         q2, p2 = p2, fma(z2, p2, back * q2)
@@ -59,21 +61,22 @@ def _order_moments(z: Any, j: int, c: Any, s: Any, r: int, m: int, at: int, rank
 @kernel
 def moments(K: Any, w: Any, first: int, last: int, rank: int, g: Any, C: Any, S: Any) -> None:
     """Add the points first to last, weighted by w[0], to the moments; lanes are added up by the caller."""
-    c, s = np.empty((1, _CHUNK)), np.empty((1, _CHUNK))
+    c, s = np.empty((1, _CHUNK + 8)), np.empty((1, _CHUNK + 8))
+    cs, ss = skew(c), skew(s)
     for begin in range(first, last, _CHUNK):
         size = min(_CHUNK, last - begin)
         for r in range(0, size, 8):
-            store(c, 0, r, load(w, 0, begin + r))
-            store(s, 0, r, fill(s, 0.0))
+            store(c, 0, cs + r, load(w, 0, begin + r))
+            store(s, 0, ss + r, fill(s, 0.0))
         at = 0
         for m in range(rank + 1):
             for r in range(0, size, 32):
-                _order_moments(K, begin + r, c, s, r, m, at, rank, g, C, S)
+                _order_moments(K, begin + r, c, cs + r, s, ss + r, m, at, rank, g, C, S)
             for r in range(0, size, 8):
-                a, b = _turn(load(c, 0, r), load(s, 0, r), load(K, 0, begin + r), load(K, 1, begin + r))
+                a, b = _turn(load(c, 0, cs + r), load(s, 0, ss + r), load(K, 0, begin + r), load(K, 1, begin + r))
                 a, b = _forget_tiny(m, a, b)
-                store(c, 0, r, a)
-                store(s, 0, r, b)
+                store(c, 0, cs + r, a)
+                store(s, 0, ss + r, b)
             at += rank - m + 1
 
 
@@ -100,20 +103,20 @@ def _order_values(z: Any, y: Any, at: int, count: int, g: Any, table: Any, radia
     a, b, az, bz, ar, br = zero, zero, zero, zero, zero, zero
     c, d, cz, dz, cr, dr = zero, zero, zero, zero, zero, zero
     for t in range(at, at + count):
-        k = fill(z, table[t, 0])
+        k = every(table, t, 0)
         a, c = fma(k, p, a), fma(k, u, c)
-        k = fill(z, table[t, 1])
+        k = every(table, t, 1)
         b, d = fma(k, p, b), fma(k, u, d)
-        k = fill(z, table[t, 2])
+        k = every(table, t, 2)
         az, cz = fma(k, p, az), fma(k, u, cz)
-        k = fill(z, table[t, 3])
+        k = every(table, t, 3)
         bz, dz = fma(k, p, bz), fma(k, u, dz)
         if radial:
-            k = fill(z, table[t, 4])
+            k = every(table, t, 4)
             ar, cr = fma(k, p, ar), fma(k, u, cr)
-            k = fill(z, table[t, 5])
+            k = every(table, t, 5)
             br, dr = fma(k, p, br), fma(k, u, dr)
-        back = fill(z, -g[t + 1])
+        back = every(g, 0, t + 1)
         q, p = p, fma(z, p, back * q)
         v, u = u, fma(y, u, back * v)
     return (a, b, az, bz, ar, br), (c, d, cz, dz, cr, dr)
