@@ -1,0 +1,261 @@
+"""Remark 2 of the second paper: do the limits of Theorems 3.1, 4.1 and 5.1 persist where Q^T K is not positive?
+
+Each theorem's V is kept, and its assumption on Q^T K is broken in four ways (`FAMILIES`). For Theorem 4.1 only the
+sign of <Q phi, K phi> on the leading eigenvector counts, so that matrices of every family are drawn until it is not
+positive.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory import hypotheses
+from metastable.theory.findings import Finding
+from metastable.theory.leading import leading, paranormal_splitting
+from metastable.theory.theorems import THEOREMS, Claim, Measurement, Triple
+from metastable.theory.verdicts import Verdict, exact_interval, judge_share
+
+SOURCE = "second paper, Remark 2"
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Params:
+    """40 tokens uniform on [-5, 5]^3, as in the second paper's figures; ``instances`` for each theorem, each family in
+    turn."""
+
+    n: int = 40
+    d: int = 3
+    side: float = 5.0
+    instances: int = 200
+    seed: int = 0
+    method: str = "rk4"
+    chunk: int = 50
+
+
+# --- score matrices Q^T K that are not positive definite ----------------------------------------------------------
+
+
+def _rotated(values: np.ndarray, rng: Rng) -> np.ndarray:
+    frame = np.linalg.qr(rng.standard_normal((len(values), len(values))))[0]
+    return np.asarray(frame @ np.diag(values) @ frame.T)
+
+
+def _indefinite(d: int, rng: Rng) -> np.ndarray:
+    signs = np.ones(d)
+    signs[: rng.integers(1, max(d, 2))] = -1.0  # at least one of each sign
+    return _rotated(signs * rng.uniform(0.5, 1.5, d), rng)
+
+
+def _negative(d: int, rng: Rng) -> np.ndarray:
+    return _rotated(-rng.uniform(0.5, 1.5, d), rng)
+
+
+def _skew(d: int, rng: Rng) -> np.ndarray:
+    A = rng.standard_normal((d, d))
+    return np.asarray((A - A.T) / np.sqrt(2.0))
+
+
+def _random(d: int, rng: Rng) -> np.ndarray:
+    return np.asarray(rng.standard_normal((d, d)))
+
+
+FAMILIES: dict[str, Callable[[int, Rng], np.ndarray]] = {
+    "symmetric, mixed signs": _indefinite,
+    "random entries": _random,
+    "skew-symmetric": _skew,
+    "negative definite": _negative,
+}
+
+
+# --- the three cases ----------------------------------------------------------------------------------------------
+
+
+def _not_positive(p: Triple) -> Finding:
+    found = hypotheses.score_positive_definite(p.Q, p.K)
+    return replace(found, name="Q^T K not positive definite", holds=found.holds is not True)
+
+
+def _not_positive_along(p: Triple) -> Finding:
+    found = hypotheses.positive_along_leading(p.Q, p.K, p.V)
+    return replace(found, name="<Q phi, K phi> <= 0", holds=found.holds is not True)
+
+
+def boundary_distance(z: np.ndarray) -> np.ndarray:
+    """Distance of each point (n, m) from the boundary of the hull of all, or from 0 where that is nearer.
+
+    No form enters: it is a distance from *some* polytope, as in the theorem's statement. A hull flat to rounding is its
+    own boundary; then how far points are from the flat bounds their distance.
+    """
+    from scipy.spatial import ConvexHull, QhullError
+
+    size = np.linalg.norm(z, axis=1)
+    try:
+        facets = ConvexHull(z).equations  # rows (normal, offset), normal . z + offset <= 0 inside
+        edge = np.abs(z @ facets[:, :-1].T + facets[:, -1]).min(axis=1)
+    except (QhullError, ValueError):
+        centred = z - z.mean(axis=0)
+        edge = np.abs(centred @ np.linalg.svd(centred)[2][-1])
+    return np.asarray(np.minimum(size, edge))
+
+
+def _on_boundary(p: Triple, z: np.ndarray, attention: Callable[[], np.ndarray]) -> Measurement:
+    coordinates = np.eye(len(p.V))
+    if not np.allclose(p.V, p.V[0, 0] * coordinates):
+        splitting = paranormal_splitting(p.V)[1]
+        assert splitting is not None
+        coordinates = splitting.coordinates
+    now, first = z @ coordinates.T, p.tokens @ coordinates.T  # (n, m)
+    extents = [float(np.linalg.norm(tokens, axis=1).max()) for tokens in (now, first)]
+    return Measurement(
+        boundary_distance(now), extents[0], extents[1], "the boundary of a convex polytope, or the origin"
+    )
+
+
+def _perron(d: int, rng: Rng) -> np.ndarray:
+    return rng.uniform(0.0, 1.0, (d, d))
+
+
+CLAIMS: tuple[tuple[Claim, Callable[[int, Rng], np.ndarray]], ...] = (
+    (
+        replace(THEOREMS[1], hypotheses=lambda p: (_not_positive(p),), measure=_on_boundary),
+        lambda d, rng: np.eye(d),
+    ),
+    (
+        replace(
+            THEOREMS[2],
+            hypotheses=lambda p: (hypotheses.simple_leading_eigenvalue(p.V), _not_positive_along(p)),
+        ),
+        _perron,
+    ),
+    (
+        replace(THEOREMS[3], hypotheses=lambda p: (hypotheses.paranormal(p.V), _not_positive(p)), measure=_on_boundary),
+        lambda d, rng: np.diag([*np.ones(d - 1), -0.5]),
+    ),
+)
+
+
+def instance(params: Params, case: int, seed: int) -> Triple:
+    """One triple and its tokens; family and everything random come from the seed."""
+    rng = np.random.default_rng([seed, case])
+    tokens = rng.uniform(-params.side, params.side, (params.n, params.d))
+    V = CLAIMS[case][1](params.d, rng)
+    draw_scores = list(FAMILIES.values())[seed % len(FAMILIES)]
+    phi = leading(V).right
+    while True:
+        B = draw_scores(params.d, rng)
+        if (phi @ B @ phi if case == 1 else np.linalg.eigvalsh(B + B.T)[0]) <= 0.0:
+            return Triple(np.eye(params.d), B, V, tokens)
+
+
+def run(params: Params, work: Work) -> Data:
+    data: Data = {}
+    for case, (claim, _) in enumerate(CLAIMS):
+
+        def chunk(first: int, last: int, case: int = case, claim: Claim = claim) -> Data:
+            triples = [instance(params, case, params.seed + i) for i in range(first, last)]
+            found = parts.instances(claim, triples, method=params.method, chunk=params.chunk, watch=_moved)
+            start = [claim.measure(p, p.tokens, lambda: np.eye(params.n)).extent for p in triples]
+            found["shrunk"] = found["extent"] / np.array(start)
+            return {key: found[key] for key in ("outcome", "residual", "shrunk", "eligible", "moved", "end")}
+
+        made = work.parts(f"case{case}", params.instances, params.chunk, chunk)
+        data |= {f"{key}-{case}": value for key, value in made.items()}
+    return data
+
+
+def _moved(p: Triple, run: Any) -> dict[str, np.ndarray]:
+    """How far any token went in the second half of the first run, among coordinates that do not contract."""
+    zeta, values, _ = run.coordinates()
+    kept = zeta[..., values.real >= 0.0]
+    half = min(parts.HALF, len(kept) - 1)
+    return {"moved": np.abs(kept[-1] - kept[half]).max() / max(float(np.abs(kept[0]).max()), 1e-300)}
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    """One verdict for each theorem and family, by the criterion of `limit_geometry_parts`.
+
+    Theorems 3.1 and 5.1 say more than that tokens come to the boundary: each tends to a point of it. A token settled by
+    a quarter of the horizon T goes no farther than e^{-T/4} = sqrt(resolution) in its second half; an instance with a
+    token that does is left undecided.
+    """
+    return [_verdict(params, data, case, k) for case in range(len(CLAIMS)) for k in range(len(FAMILIES))]
+
+
+def _verdict(params: Params, data: Data, case: int, k: int) -> Verdict:
+    claim, family, seeds = CLAIMS[case][0], list(FAMILIES)[k], _seeds(params)
+    mine = seeds % len(FAMILIES) == k
+    found = parts.outcomes({"outcome": _settled(data, case)[mine]})
+    small = data[f"shrunk-{case}"][mine] <= parts.RESOLUTION
+    return judge_share(
+        f"The limit of {claim.name} persists with Q^T K {family}.",
+        SOURCE,
+        found,
+        kind="observation",
+        eligible=data[f"eligible-{case}"][mine].tolist(),
+        seeds=seeds[mine].tolist(),
+        notes=f"the limit: {claim.sentence}; {int(small.sum())} of {len(found)} instances shrink to 0 altogether; "
+        f"relative distances of the others: {parts.spread(data[f'residual-{case}'][mine][~small])}",
+    )
+
+
+def _seeds(params: Params) -> np.ndarray:
+    return params.seed + np.arange(params.instances)
+
+
+def _settled(data: Data, case: int) -> np.ndarray:
+    found = data[f"outcome-{case}"]
+    restless = (data[f"moved-{case}"] > np.sqrt(parts.RESOLUTION)) & (case != 1)
+    return np.where(restless & (found == parts.HOLDS), parts.UNDECIDED, found)
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    from metastable.plots import paper, polytope
+    from metastable.plots.style import PALETTE, panels
+
+    family_of = _seeds(params) % len(FAMILIES)
+    with paper():
+        figure, axes = panels(None, len(CLAIMS), 2.3, ratio=0.0, extra=1.8)
+        for case, axis in enumerate(axes):
+            for k in range(len(FAMILIES)):
+                found = _settled(data, case)[(family_of == k) & data[f"eligible-{case}"]]
+                good, total = int((found == parts.HOLDS).sum()), len(found)
+                axis.plot(exact_interval(good, total), [k, k], color=PALETTE[k], lw=1.5)
+                axis.plot([good / max(total, 1)], [k], "o", color=PALETTE[k], ms=5)
+            axis.set(title=CLAIMS[case][0].name, xlim=(-0.03, 1.03), ylim=(len(FAMILIES) - 0.5, -0.5))
+            axis.set(xlabel="share that reaches the limit set")
+            axis.set_yticks(range(len(FAMILIES)), list(FAMILIES) if case == 0 else [""] * len(FAMILIES))
+            axis.grid(True, axis="x")
+        shown = [int(np.argmax(family_of == k)) for k in range(len(FAMILIES)) if (family_of == k).any()]
+        ends, row = panels(None, len(shown), 1.75, extra=0.35)
+        for index, axis in zip(shown, row):
+            polytope(data["end-0"][index], ax=axis)
+            axis.set_title(list(FAMILIES)[family_of[index]])
+    return {
+        "Share of instances that reach the limit set although Q^T K is not positive, with 95% intervals": figure,
+        "Where tokens end with V = I, one instance of each family": ends,
+    }
+
+
+EXPERIMENT = Experiment(
+    name="beyond-positive-definite",
+    title="Without a positive Q^T K",
+    source=SOURCE,
+    figures="table",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 8, "chunk": 8},
+    full={"instances": 2000},
+    text="Theorems 3.1, 4.1 and 5.1 assume that Q^T K is positive (definite, or along V's leading eigenvector). Here "
+    "that is broken in four ways and everything else kept. The limit sets persist, but often in a small form: with "
+    "negative scores tokens look across the cloud instead of outwards, and the polytope shrinks towards one point.",
+)

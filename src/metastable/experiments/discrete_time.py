@@ -1,0 +1,248 @@
+"""Remarks 1 and 4 of the second paper: layers instead of time.
+
+The forward Euler iteration (3) is a transformer whose layers share their weights. With R = I + dt V, the tokens
+z^[k] = R^{-k} x^[k] follow a rescaled recursion exactly, and the limits of the theorems are said to be the same.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.theorems import THEOREMS, Claim, Triple, settled_tokens
+from metastable.theory.verdicts import Verdict, judge_share
+
+SOURCE = "second paper, Remarks 1 and 4"
+CLAIMS: tuple[Claim, ...] = (THEOREMS[1], THEOREMS[2])  # a polytope for V = I, hyperplanes for good triples
+SHARES = np.array([0.0, 0.125, 0.25, 0.5, 1.0])  # of the horizon, at which tokens are kept
+EPS = float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Tokens uniform on [-5, 5]^3 as in the figures; dt = 1 is a transformer, dt = 0.1 the paper's simulations."""
+
+    n: int = 40
+    d: int = 3
+    side: float = 5.0
+    steps: tuple[float, ...] = (0.1, 1.0)
+    shown: float = 0.01
+    layers: int = 10
+    instances: int = 200
+    seed: int = 0
+    chunk: int = 50
+
+
+def instance(params: Params, case: int, seed: int) -> Triple:
+    """V = I (case 0) or a positive matrix in units of its leading eigenvalue (case 1); random Q^T K > 0."""
+    rng = np.random.default_rng([seed, case])
+    tokens = rng.uniform(-params.side, params.side, (params.n, params.d))
+    Q, K = parts.random_score(params.d, rng)
+    V = np.eye(params.d) if case == 0 else rng.uniform(0.0, 1.0, (params.d, params.d))
+    triple = Triple(Q, K, V, tokens)
+    return Triple(Q, K, V / CLAIMS[case].rate(triple), tokens)
+
+
+# --- the exact rescaling, written out by hand ---------------------------------------------------------------------
+
+
+def layer(p: Triple, x: np.ndarray, dt: float) -> np.ndarray:
+    """One step of eq. (3)."""
+    return np.asarray(x + dt * softmax((x @ p.Q.T) @ (x @ p.K.T).T) @ x @ p.V.T)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Rows of weights."""
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def rescaled_layer(p: Triple, z: np.ndarray, k: int, dt: float, printed: bool = False) -> np.ndarray:
+    """One step of Remark 4's recursion from z^[k]; ``printed`` takes its denominator as it stands in the paper."""
+    R = np.eye(len(p.V)) + dt * p.V
+    lifted = z @ np.linalg.matrix_power(R, k).T  # (n, d)
+    scores = (lifted @ p.Q.T) @ (lifted @ p.K.T).T  # (n, n)
+    P = softmax(scores)
+    if printed:  # sum over l of e^{<Q R^k z_l, K R^k z_l>}: one number for every row
+        own = np.diag(scores)
+        P = np.exp(scores - (own.max() + np.log(np.exp(own - own.max()).sum())))
+    pull = P @ z - P.sum(axis=1, keepdims=True) * z  # (n, d)
+    return np.asarray(z + dt * pull @ np.linalg.solve(R, p.V).T)
+
+
+def identity_errors(p: Triple, dt: float, layers: int) -> tuple[float, float]:
+    """The largest error of both recursions over some layers, in units of what rounding may do.
+
+    Both sides start from z^[k] = R^{-k} x^[k]. Lifting it back multiplies its rounding by at most cond(R)^k; a score is
+    a sum of d products of size |Q||K||x|^2, an average one of n terms. So the two sides may differ by
+    8 (n + d) eps cond(R)^{k+1} (1 + |Q||K||x|^2) |z|.
+    """
+    R, x = np.eye(len(p.V)) + dt * p.V, p.tokens
+    size = float(np.linalg.norm(p.Q, 2) * np.linalg.norm(p.K, 2))
+    worst = [0.0, 0.0]
+    for k in range(layers):
+        z = np.linalg.solve(np.linalg.matrix_power(R, k), x.T).T
+        reach = float((x**2).sum(axis=1).max())
+        allowed = 8 * (x.size / len(R) + len(R)) * EPS * np.linalg.cond(R) ** (k + 1)
+        allowed *= (1.0 + size * reach) * float(np.abs(z).max())
+        x = layer(p, x, dt)
+        exact = np.linalg.solve(np.linalg.matrix_power(R, k + 1), x.T).T
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors = [np.abs(rescaled_layer(p, z, k, dt, printed) - exact).max() for printed in (False, True)]
+        worst = [max(w, float(np.nan_to_num(e, nan=np.inf)) / allowed) for w, e in zip(worst, errors)]
+    return worst[0], worst[1]
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+def run(params: Params, work: Work) -> Data:
+    def chunk(first: int, last: int) -> Data:
+        seeds = [params.seed + i for i in range(first, last)]
+        found: Data = {"identity": np.array([_identities(params, seed) for seed in seeds])}
+        for dt in params.steps:
+            triples = [[instance(params, case, seed) for seed in seeds] for case in (0, 1)]
+            runs = _simulated(params, triples[0] + triples[1], dt)
+            for case in (0, 1):
+                mine = runs[case * len(seeds) : (case + 1) * len(seeds)]
+                rows = [_measured(case, p, one) for p, one in zip(triples[case], mine)]
+                found |= {f"{key}-{case}-{dt:g}": np.array([row[key] for row in rows]) for key in rows[0]}
+        return found
+
+    data = work.parts("instances", params.instances, params.chunk, chunk)
+    shown = work.part("shown", lambda: _shown(params))
+    return data | shown
+
+
+def _identities(params: Params, seed: int) -> list[tuple[float, float]]:
+    return [identity_errors(instance(params, 1, seed), dt, params.layers) for dt in params.steps]
+
+
+def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
+    """Layers until settled attention has closed in, e^{-T/2} or less of the way being left at T/2 and T.
+
+    A settled token closes in by 1/(1 + dt) per layer, so the horizon of continuous time, doubled, takes
+    2 HORIZON/log(1 + dt) layers; rounded up to where tokens are kept.
+    """
+    from metastable.dynamics import Dynamics
+    from metastable.ensemble import simulate_many
+    from metastable.weights import Weights
+
+    depth = 8 * int(np.ceil(2.0 * parts.HORIZON / np.log1p(dt) / 8.0))
+    members = [Dynamics(Weights(p.Q, p.K, p.V), geometry="rescaled") for p in triples]
+    spare = 2 * params.chunk - len(members)  # one shape, so that nothing is compiled twice
+    tokens = np.stack([p.tokens for p in triples] + [triples[-1].tokens] * spare)
+    times = depth * dt * SHARES
+    runs = simulate_many(members + members[-1:] * spare, tokens, depth * dt, dt, "layers", save=times)
+    return runs[: len(triples)]
+
+
+def _measured(case: int, p: Triple, run: Any) -> dict[str, Any]:
+    """Outcome, relative distance, and growth of the hull (V = I) of one run."""
+    from metastable.observables import hull_growth
+
+    now, before = (_distance(case, p, run, index) for index in (-1, -2))
+    known = run.valid_until >= run.t[-1] and len(run.t) == len(SHARES)
+    outcome = parts.HOLDS if now <= parts.RESOLUTION else parts.BREAKS if now >= 0.9 * before else parts.UNDECIDED
+    growth = float(hull_growth(run.x).max()) / float(np.abs(p.tokens).max()) if case == 0 else 0.0
+    eligible = all(f.holds is True for f in CLAIMS[case].hypotheses(p))
+    return {"outcome": outcome if known else parts.UNDECIDED, "residual": now, "growth": growth, "eligible": eligible}
+
+
+def _distance(case: int, p: Triple, run: Any, index: int) -> float:
+    z, _ = settled_tokens(run, index)
+    found = CLAIMS[case].measure(p, z, lambda: np.asarray(run.attention(index))[0])
+    return 0.0 if found.extent <= parts.RESOLUTION * found.first_extent else found.residual
+
+
+def _shown(params: Params) -> Data:
+    """The first instance with V = I, in layers of every size, at the end."""
+    p = instance(params, 0, params.seed)
+    steps = sorted({*params.steps, params.shown}, reverse=True)
+    ends = [_simulated(params, [p], dt)[0].x[-1] for dt in steps]
+    return {"shown-steps": np.array(steps), "shown": np.stack(ends)}
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    """The recursion by `identity_errors`, limits by the criterion of `limit_geometry_parts`, and the hull.
+
+    For V = I a layer is a convex combination of tokens, so that the hull can only grow by rounding: some hundred
+    averages of n terms, 1e-12 of the extent; the linear programs that measure it are solved to 1e-9. Allowed: 1e-8.
+    """
+    seeds = range(params.seed, params.seed + params.instances)
+    exact, printed = data["identity"].max(axis=1).T  # (instances,) each, over step sizes
+    steps = ", ".join(f"{dt:g}" for dt in params.steps)
+    verdicts = [
+        judge_share(
+            "z = R^{-k} x follows the rescaled recursion of Remark 4 exactly, the denominator read as sum over l of "
+            "e^{<Q R^k z_i, K R^k z_l>}.",
+            "second paper, Remark 4; ORACLES 21",
+            [bool(e <= 1.0) for e in exact],
+            seeds=seeds,
+            notes=f"dt = {steps}, {params.layers} layers; largest error {exact.max():.2g} of what rounding may do",
+        ),
+        judge_share(
+            "The denominator as printed (z_l on both sides) is a slip: that recursion gives other tokens.",
+            "ORACLES 21",
+            [bool(e > 1.0) for e in printed],
+            kind="observation",
+            seeds=seeds,
+        ),
+    ]
+    verdicts += [_limit(params, data, case, dt) for case in (0, 1) for dt in params.steps]
+    growth = np.max([data[f"growth-0-{dt:g}"] for dt in params.steps], axis=0)
+    hull = judge_share(
+        "With V = I the convex hull of the rescaled tokens never grows from layer to layer.",
+        "second paper, Remark 4",
+        [bool(g <= 1e-8) for g in growth],
+        seeds=seeds,
+        notes=f"relative growth: {parts.spread(growth)}",
+    )
+    return [*verdicts, hull]
+
+
+def _limit(params: Params, data: Data, case: int, dt: float) -> Verdict:
+    tag = f"{case}-{dt:g}"
+    return judge_share(
+        f"In layers of dt = {dt:g}, as in {CLAIMS[case].name}, {CLAIMS[case].sentence}.",
+        SOURCE,
+        parts.outcomes({"outcome": data[f"outcome-{tag}"]}),
+        kind="conjecture",  # the paper says that its proofs carry over, and sketches one
+        eligible=data[f"eligible-{tag}"].tolist(),
+        seeds=range(params.seed, params.seed + params.instances),
+        notes=f"relative distances at the end: {parts.spread(data[f'residual-{tag}'])}",
+    )
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    from metastable.plots import paper, polytope
+    from metastable.plots.style import panels
+
+    with paper():
+        figure, axes = panels(None, len(data["shown"]), 2.2, extra=0.4)
+        for dt, end, axis in zip(data["shown-steps"], data["shown"], axes):
+            polytope(end, ax=axis)
+            axis.set_title(f"layers of dt = {dt:g}")
+    return {"Where the same tokens end in layers of different size, V = I: a polytope each time": figure}
+
+
+EXPERIMENT = Experiment(
+    name="discrete-time",
+    title="Layers instead of time",
+    source=SOURCE,
+    figures="",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 8, "chunk": 8, "shown": 0.1},
+    full={"instances": 2000},
+    text="A transformer with shared weights is the Euler iteration of the flow, with layers of size dt. Its rescaling "
+    "is written out by hand and compared layer by layer, and the limits of Theorems 3.1 and 4.1 are looked for at dt = "
+    "0.1 and at dt = 1, a layer of practice. Larger layers choose other leaders, so the polytopes differ.",
+)

@@ -1,0 +1,208 @@
+"""The flow of measures (second paper, appendix A): two samples of one law stay close.
+
+On the line, where Wasserstein distances are exact (sort both samples), n tokens are drawn twice from one law and both
+clouds follow eq. (1). If the flow is well posed for measures, their distance W1 at time t is at most a constant C(t)
+times that at 0, whatever n: it must fall with n at the rate of sampling, n^{-1/2}, and grow with t alone.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import chebyshev
+
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
+
+SOURCE = "second paper, appendix A"
+
+
+@dataclass(frozen=True)
+class Params:
+    """Q = K = V = 1 and tokens uniform on [-1, 1], as in the second paper's low-rank figures."""
+
+    sizes: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+    horizon: float = 1.0
+    dt: float = 0.1
+    instances: int = 200
+    least: int = 12
+    seed: int = 0
+
+    def count(self, n: int) -> int:
+        """Pairs of samples of size n: ``instances`` up to n = 256, then fewer at equal cost, but at least ``least``."""
+        return min(self.instances, max(self.least, self.instances * 256 // n))
+
+
+def velocity(x: np.ndarray) -> np.ndarray:
+    """Softmax averages sum_j e^{x_i x_j} x_j / sum_j e^{x_i x_j} of tokens on the line (..., n), in O(n m).
+
+    As a function of the query the average is analytic: for tokens in [-R, R] its nearest poles are at least pi/(2R)
+    from the real line (where two opposite weights could cancel), so that Chebyshev interpolation at m nodes errs by
+    about (1 + pi/(2 R^2))^{-m}: m = 20 + 10 R^2 leaves 1e-7 at worst, and far less where tokens are spread.
+    """
+    reach = float(np.abs(x).max())
+    m = 20 + int(10.0 * reach**2)
+    nodes = reach * np.cos(np.pi * (np.arange(m) + 0.5) / m)  # (m,)
+    scores = nodes[:, None] * x[..., None, :]  # (..., m, n)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    averages = (weights * x[..., None, :]).sum(axis=-1) / weights.sum(axis=-1)  # (..., m)
+    basis = np.cos(np.pi * np.outer(np.arange(m), np.arange(m) + 0.5) / m) * (2.0 / m)
+    basis[0] /= 2.0
+    coefficients = averages @ basis.T  # (..., m)
+    flat = [chebyshev.chebval(q / reach, c) for q, c in zip(x.reshape(-1, x.shape[-1]), coefficients.reshape(-1, m))]
+    return np.array(flat).reshape(x.shape)
+
+
+def flow(x: np.ndarray, horizon: float, dt: float) -> np.ndarray:
+    """Tokens (T, ..., n) at 0, dt, ... by RK4 steps of eq. (1)."""
+    path = [x]
+    for _ in range(round(horizon / dt)):
+        a = velocity(x)
+        b = velocity(x + dt / 2 * a)
+        c = velocity(x + dt / 2 * b)
+        x = x + dt / 6 * (a + 2 * b + 2 * c + velocity(x + dt * c))
+        path.append(x)
+    return np.stack(path)
+
+
+def samples(seed: int, n: int) -> np.ndarray:
+    """Two independent samples (2, n) of the law."""
+    return np.random.default_rng([seed, n]).uniform(-1.0, 1.0, (2, n))
+
+
+def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """W1 of two samples of one size (..., n): on the line sorting is the best match."""
+    return np.asarray(np.abs(np.sort(x, axis=-1) - np.sort(y, axis=-1)).mean(axis=-1))
+
+
+def run(params: Params, work: Work) -> Data:
+    data: Data = {}
+    for n in params.sizes:
+
+        def chunk(first: int, last: int, n: int = n) -> Data:
+            pairs = np.stack([samples(params.seed + k, n) for k in range(first, last)])  # (b, 2, n)
+            path = flow(pairs, params.horizon, params.dt)  # (T, b, 2, n)
+            return {"W": distance(path[:, :, 0], path[:, :, 1]).T, "reach": np.abs(path).max(axis=(2, 3)).T}
+
+        found = work.parts(f"n{n}", params.count(n), max(1, 8192 // n), chunk)
+        data[f"W-{n}"], data[f"reach-{n}"] = found["W"], found["reach"]  # (b, T)
+    return data
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    start, end = _slope(params, data, 0), _slope(params, data, -1)
+    t, growth = params.horizon, np.concatenate([data[f"W-{n}"][:, -1] / data[f"W-{n}"][:, 0] for n in params.sizes])
+    rate = judge_number(
+        f"At t = {t:g} the distance of two samples of one law still falls like n^(-1/2).",
+        SOURCE,
+        [end[0]],
+        (-0.5 - 1.0 / 12.0, -0.5 + 1.0 / 12.0),
+        interval=end[1:],
+        notes=f"exponent at t = 0: {start[0]:.3f}; 1/12 is half the way to the next rate of the theory, n^(-1/3)",
+    )
+    rate = replace(rate, instances=len(growth), eligible=len(growth))
+    return [rate, _no_growth_in_n(params, data, growth), _stability(params, data, growth)]
+
+
+def _slope(params: Params, data: Data, index: int, ratio: bool = False) -> tuple[float, float, float]:
+    """Exponent of n, and its 95% interval: least squares over all pairs of samples.
+
+    sqrt(n) W1 has a limit law, so log W1 has, for large n, the same scatter at each n around a line of slope -1/2.
+    """
+    from scipy.stats import linregress
+
+    x = np.concatenate([np.full(len(data[f"W-{n}"]), np.log(n)) for n in params.sizes])
+    y = np.concatenate([np.log(data[f"W-{n}"][:, index]) for n in params.sizes])
+    if ratio:
+        y = y - np.concatenate([np.log(data[f"W-{n}"][:, 0]) for n in params.sizes])
+    fit = linregress(x, y)
+    half = 1.96 * float(fit.stderr)
+    return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
+
+
+def _no_growth_in_n(params: Params, data: Data, growth: np.ndarray) -> Verdict:
+    """The constant of stability does not depend on n: as a power of n, W1(t)/W1(0) has exponent 0, to 1/12 as above."""
+    slope, low, high = _slope(params, data, -1, ratio=True)
+    verdict = judge_number(
+        f"How much two clouds part by t = {params.horizon:g} does not depend on n.",
+        SOURCE,
+        [slope],
+        (-1.0 / 12.0, 1.0 / 12.0),
+        interval=(low, high),
+        notes=f"measured: the exponent of n in W1(t)/W1(0), whose median is {np.median(growth):.2f}",
+    )
+    return replace(verdict, instances=len(growth), eligible=len(growth))
+
+
+def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:
+    """W1(t) <= exp(int_0^t L) W1(0), at every saved time.
+
+    Match the two samples in order (a flow on the line keeps order). For tokens in [-R, R] and Q = K = V = 1 the field
+    v[mu](x) has |dv/dx| = variance of the tilted law <= R^2. Moving a unit of mass from y changes v by at most its
+    tilted weight times |1 + x(y - m)|, the weight relative to its mass being at most e^{2 R^2}. So (d/dt) W1 <= L W1
+    with L = R^2 + e^{2 R^2}(1 + 2 R^2), R = R(t) as measured. Rounding is far below the slack.
+    """
+    outcomes, seeds = [], []
+    for n in params.sizes:
+        W, reach = data[f"W-{n}"], data[f"reach-{n}"]
+        rate = reach**2 + np.exp(2.0 * reach**2) * (1.0 + 2.0 * reach**2)  # (b, T), increasing in t
+        room = np.cumsum(params.dt * rate, axis=1)  # above the integral: each step at its own, larger, rate
+        parted = np.log(W[:, 1:] / W[:, :1])
+        outcomes += np.all(parted <= room[:, 1:], axis=1).tolist()
+        seeds += [params.seed + k for k in range(len(W))]
+    return judge_share(
+        "Two clouds part no faster than the stability estimate allows, W1(t) <= exp(int_0^t L) W1(0).",
+        SOURCE,
+        outcomes,
+        seeds=seeds,
+        notes=f"they part far more slowly: W1(t)/W1(0) at t = {params.horizon:g} has median {np.median(growth):.2f}, "
+        f"maximum {growth.max():.2f}",
+    )
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    from metastable.plots import series
+
+    n = np.array(params.sizes, dtype=float)
+    steps = data[f"W-{params.sizes[0]}"].shape[1] - 1
+    lines, bands = {}, {}
+    for index in (0, steps // 2, steps):
+        name = f"t = {index * params.dt:g}"
+        found = [data[f"W-{k}"][:, index] for k in params.sizes]
+        lines[name] = np.array([w.mean() for w in found])
+        half = np.array([1.96 * w.std(ddof=1) / np.sqrt(len(w)) if len(w) > 1 else 0.0 for w in found])
+        bands[name] = (lines[name] - half, lines[name] + half)
+    root = {r"slope $n^{-1/2}$": (n, lines["t = 0"][0] * 0.6 * np.sqrt(n[0] / n))}
+    rate = series(n, lines, band=bands, reference=root, xlabel="tokens $n$", ylabel="$W_1$ of two samples", marks=True,
+                  xscale="log", yscale="log")  # fmt: skip
+    rate.axes[0].set_xticks(n, [f"{k:g}" for k in n], rotation=45)
+    rate.axes[0].set_xticks([], minor=True)
+    t = params.dt * np.arange(steps + 1)
+    chosen = [k for i, k in enumerate(params.sizes) if i % max(1, len(params.sizes) // 3) == 0]
+    ratios = {f"n = {k}": (data[f"W-{k}"] / data[f"W-{k}"][:, :1]).mean(axis=0) for k in chosen}
+    growth = series(t, ratios, reference={"$e^t$": (t, np.exp(t))}, ylabel="$W_1(t) / W_1(0)$, mean")
+    return {
+        "Distance of two samples of one law against their size": rate,
+        "How two samples part in time: the growth is the same for every n": growth,
+    }
+
+
+EXPERIMENT = Experiment(
+    name="mean-field",
+    title="The flow of measures",
+    source=SOURCE,
+    figures="",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 64, "least": 3, "dt": 0.2},
+    full={"instances": 2000, "least": 100},
+    text="Pairs of samples of one law, 32 to 8192 tokens on the line, follow the same flow. Their Wasserstein distance "
+    "is exact (sorted matching). It falls like the sampling error at every time, and in time it grows by a factor that "
+    "does not depend on n, which is what makes a flow of measures. Attention sums are taken in linear time by "
+    "Chebyshev interpolation in the query.",
+)

@@ -1,0 +1,195 @@
+"""Section 6 of the second paper: several heads. An open problem, so everything here is an observation.
+
+With V_h = I/H the sum of the heads keeps the rescaling z = e^{-t} x, and z_i' = (1/H) sum_h sum_j P^h_ij (z_j - z_i).
+Once every head of token i has settled on a leader, the token tends to the mean of its H leaders: limits are averages of
+leaders' places, and in principle there could be many more of them than with one head.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
+
+SOURCE = "second paper, section 6"
+
+
+@dataclass(frozen=True)
+class Params:
+    """40 tokens uniform on [-5, 5]^3, the second paper's cloud; Q_h^T K_h > 0 random, V_h = I/H."""
+
+    n: int = 40
+    d: int = 3
+    side: float = 5.0
+    heads: tuple[int, ...] = (1, 2, 4, 8)
+    t: float = 14.0
+    dt: float = 0.1
+    instances: int = 200
+    seed: int = 0
+    chunk: int = 50
+
+
+def instance(params: Params, heads: int, seed: int) -> tuple[Any, np.ndarray]:
+    """Dynamics with that many heads, and tokens; the tokens of a seed are the same for every number of heads."""
+    from metastable.dynamics import Dynamics
+    from metastable.weights import Weights
+
+    rng = np.random.default_rng([seed, 1])
+    scores = [parts.random_score(params.d, rng) for _ in range(heads)]
+    Q, K = (np.stack([pair[i] for pair in scores]) for i in (0, 1))  # (h, d, d)
+    V = np.broadcast_to(np.eye(params.d) / heads, (heads, params.d, params.d))
+    tokens = np.random.default_rng([seed, 0]).uniform(-params.side, params.side, (params.n, params.d))
+    return Dynamics(Weights(Q, K, V), geometry="euclidean"), tokens
+
+
+def run(params: Params, work: Work) -> Data:
+    data: Data = {}
+    for heads in params.heads:
+
+        def chunk(first: int, last: int, heads: int = heads) -> Data:
+            chosen = [instance(params, heads, params.seed + i) for i in range(first, last)]
+            return _measured(params, chosen, first == 0)
+
+        found = work.parts(f"heads{heads}", params.instances, params.chunk, chunk)
+        data |= {f"{key}-{heads}": value for key, value in found.items()}
+    return data
+
+
+def _measured(params: Params, chosen: list[tuple[Any, np.ndarray]], show: bool) -> Data:
+    """Clusters, growth of the hull, distance from rest and spread of attention for every instance."""
+    from metastable.ensemble import simulate_many
+    from metastable.observables import cluster_count, hull_growth
+
+    spare = params.chunk - len(chosen)
+    members, tokens = [m for m, _ in chosen], np.stack([x for _, x in chosen] + [chosen[-1][1]] * spare)
+    times = params.t * np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0])
+    runs = simulate_many(members + members[-1:] * spare, tokens, params.t, params.dt, save=times)[: len(chosen)]
+    rows = []
+    for one in runs:
+        z = np.exp(-one.t)[:, None, None] * one.x  # (T, n, d)
+        extent = float(np.linalg.norm(z[0], axis=1).max())
+        attention = np.asarray(one.attention(-1))  # (h, n, n)
+        leaders = attention.argmax(axis=-1)  # (h, n)
+        rows.append(
+            {
+                "count": int(cluster_count(z[-1], parts.RESOLUTION * extent, "euclidean")),
+                "growth": float(hull_growth(z[[0, 2, 4, 6]]).max()) / extent,
+                "unsettled": float((1.0 - attention.max(axis=-1)).max()),
+                "off": float(np.linalg.norm(z[-1] - z[-1][leaders].mean(axis=0), axis=1).max()) / extent,
+                "sources": len(np.unique(leaders)),
+            }
+        )
+    end = np.stack([np.exp(-one.t[-1]) * one.x[-1] for one in runs[: 1 if show else 0]] or [np.zeros((0, 0))])
+    made = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    return made | {"end": end if show else np.zeros((0, params.n, params.d))}
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    verdicts = []
+    for heads in params.heads:
+        verdicts += [_leaders(params, data, heads), _clusters(params, data, heads)]
+    return [*verdicts, _hull(params, data)]
+
+
+def _leaders(params: Params, data: Data, heads: int) -> Verdict:
+    """Every token rests at the mean of its leaders.
+
+    A token whose heads have settled by half the horizon is within e^{-t/2} = 1e-3 of that mean, relative to the cloud.
+    Tokens with a row of attention still shared (a largest weight below 1/2, say, between two leaders that meet) have no
+    single leader: such instances are undecided.
+    """
+    settled = data[f"unsettled-{heads}"] <= parts.RESOLUTION
+    near = data[f"off-{heads}"] <= np.exp(-params.t / 2.0)
+    outcomes = [bool(a) if a or b else None for a, b in zip(near, settled)]
+    return judge_share(
+        f"With H = {heads}, every token tends to the mean of its heads' leaders.",
+        SOURCE + " (own prediction)",
+        outcomes,
+        kind="observation",
+        decided=0.5,
+        seeds=range(params.seed, params.seed + params.instances),
+        notes=f"relative distances: {parts.spread(data[f'off-{heads}'])}; attention is one leader per row and head in "
+        f"{settled.mean():.0%} of instances; {data[f'sources-{heads}'].mean():.1f} leaders on average",
+    )
+
+
+def _clusters(params: Params, data: Data, heads: int) -> Verdict:
+    """ "Interesting clustering phenomena also occur" is read as: on average at most half as many places as tokens."""
+    share = data[f"count-{heads}"] / params.n
+    return judge_number(
+        f"With H = {heads}, tokens still gather: at most half as many clusters as tokens (share of n).",
+        SOURCE,
+        share,
+        (0.0, 0.5),
+        kind="observation",
+        notes=f"{data[f'count-{heads}'].mean():.1f} clusters of {params.n} tokens on average at t = {params.t:g}",
+    )
+
+
+def _hull(params: Params, data: Data) -> Verdict:
+    """Each velocity points into the hull, for every H, so that only the steps' errors can make it grow.
+
+    RK4 with dt = 0.1 errs by about dt^5/120 a step relative to the motion, 1e-7, and a step that leaves the hull is
+    drawn back: allowed is the sum over the steps in which tokens move, some hundred, 1e-5
+    (`limit_geometry_parts.GROWTH`).
+    """
+    growth = np.max([data[f"growth-{heads}"] for heads in params.heads], axis=0)
+    return judge_share(
+        "With V_h = I/H the convex hull of the rescaled tokens never grows, whatever the heads.",
+        SOURCE + ", by the argument of Proposition C.2",
+        [bool(g <= parts.GROWTH) for g in growth],
+        kind="observation",
+        seeds=range(params.seed, params.seed + params.instances),
+        notes=f"relative growth: {parts.spread(growth)}",
+    )
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    from metastable.plots import paper, polytope, series
+    from metastable.plots.style import panels
+
+    counts = [data[f"count-{heads}"] for heads in params.heads]
+    ends = np.array([mean_interval(c) if len(c) > 1 else (c[0], c[0]) for c in counts], dtype=float)
+    heads = np.array(params.heads, dtype=float)
+    sources = np.array([data[f"sources-{h}"].mean() for h in params.heads])
+    curve = series(
+        heads,
+        {"clusters": np.array([c.mean() for c in counts]), "leaders": sources},
+        band={"clusters": (ends[:, 0], ends[:, 1])},
+        reference={"tokens": (heads, np.full(len(heads), float(params.n)))},
+        xlabel="heads $H$",
+        ylabel=f"places at $t = {params.t:g}$, mean",
+        marks=True,
+    )
+    with paper():
+        figure, axes = panels(None, len(params.heads), 1.75, extra=0.35)
+        for h, axis in zip(params.heads, axes):
+            polytope(data[f"end-{h}"][0], ax=axis)
+            axis.set_title(f"H = {h}: {data[f'count-{h}'][0]} clusters")
+    return {
+        "Where the same tokens end with more and more heads": figure,
+        "Clusters and leaders against the number of heads": curve,
+    }
+
+
+EXPERIMENT = Experiment(
+    name="multi-head",
+    title="Several heads",
+    source=SOURCE,
+    figures="",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 12, "heads": (1, 4), "chunk": 12, "n": 32},
+    full={"instances": 2000, "heads": (1, 2, 4, 8, 16)},
+    text="The paper leaves several heads open and reports clustering. Here every head has its own random positive Q^T "
+    "K and V_h = I/H. Tokens still come to rest, each at the mean of its heads' leaders. There could be many such "
+    "means, but leaders that several heads share pull the others in: clusters stay as few as with one head.",
+)
