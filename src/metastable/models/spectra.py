@@ -292,3 +292,8 @@ def from_spec(spec: str) -> np.ndarray:
     if "head" not in options:
         raise InputError(f"{spec!r} names no head; write model:NAME/head=4, with /layer=0 and /top=3 as needed.")
     return value_matrix("/".join(parts), **options)  # type: ignore[arg-type]
+
+
+def simulator_value(spec: str) -> np.ndarray:
+    """What ``--V model:NAME/head=4/top=3`` means to the simulator; ``spec`` comes without its ``model:``."""
+    return from_spec(f"model:{spec}")
