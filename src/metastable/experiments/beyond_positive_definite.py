@@ -194,6 +194,8 @@ def _verdict(params: Params, data: Data, case: int, k: int) -> Verdict:
     mine = seeds % len(FAMILIES) == k
     found = parts.outcomes({"outcome": _settled(data, case)[mine]})
     small = data[f"shrunk-{case}"][mine] <= parts.RESOLUTION
+    spread = np.ptp(data[f"end-{case}"][mine], axis=1).max(axis=-1)  # (instances,)
+    points = int((spread <= parts.RESOLUTION * params.side).sum())
     return judge_share(
         f"The limit of {claim.name} persists with Q^T K {family}.",
         SOURCE,
@@ -201,8 +203,8 @@ def _verdict(params: Params, data: Data, case: int, k: int) -> Verdict:
         kind="observation",
         eligible=data[f"eligible-{case}"][mine].tolist(),
         seeds=seeds[mine].tolist(),
-        notes=f"the limit: {claim.sentence}; {int(small.sum())} of {len(found)} instances shrink to 0 altogether; "
-        f"relative distances of the others: {parts.spread(data[f'residual-{case}'][mine][~small])}",
+        notes=f"the limit: {claim.sentence}; of {len(found)} instances {int(small.sum())} shrink to 0 and {points} to one "
+        f"point; relative distances of those that do not shrink: {parts.spread(data[f'residual-{case}'][mine][~small])}",
     )
 
 
@@ -236,7 +238,8 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
         shown = [int(np.argmax(family_of == k)) for k in range(len(FAMILIES)) if (family_of == k).any()]
         ends, row = panels(None, len(shown), 1.75, extra=0.35)
         for index, axis in zip(shown, row):
-            polytope(data["end-0"][index], ax=axis)
+            start = instance(params, 0, params.seed + index).tokens
+            polytope(np.stack([start, data["end-0"][index]]), [0.0, 1.0], times=[1.0], ax=axis)
             axis.set_title(list(FAMILIES)[family_of[index]])
     return {
         "Share of instances that reach the limit set although Q^T K is not positive, with 95% intervals": figure,

@@ -170,7 +170,8 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     with paper():
         figure, axes = panels(None, len(params.heads), 1.75, extra=0.35)
         for h, axis in zip(params.heads, axes):
-            polytope(data[f"end-{h}"][0], ax=axis)
+            start = instance(params, h, params.seed)[1]
+            polytope(np.stack([start, data[f"end-{h}"][0]]), [0.0, 1.0], times=[1.0], ax=axis)
             axis.set_title(f"H = {h}: {data[f'count-{h}'][0]} clusters")
     return {
         "Where the same tokens end with more and more heads": figure,
