@@ -50,10 +50,10 @@ def instance(params: Params, seed: int) -> tuple[Dynamics, np.ndarray]:
 def pair(params: Params, seed: int) -> tuple[Dynamics, np.ndarray, int]:
     """Two prepared clusters under full attention: dynamics, tokens, and how many tokens the first one has.
 
-    beta is uniform in [1, 10], the angle in [0.5, 1.2], the first cluster's size in 1..n-1.
+    beta is uniform in [1, 10], the angle in [0.8, 1.3], the first cluster's size in 1..n-1.
     """
     rng = np.random.default_rng([seed, 2])
-    beta, phi, m = rng.uniform(1.0, 10.0), rng.uniform(0.5, 1.2), int(rng.integers(1, params.pair_n))
+    beta, phi, m = rng.uniform(1.0, 10.0), rng.uniform(0.8, 1.3), int(rng.integers(1, params.pair_n))
     centres = np.zeros((params.pair_n, params.d))
     centres[:m, 0] = 1.0
     centres[m:, :2] = np.cos(phi), np.sin(phi)
