@@ -51,6 +51,8 @@ class Dynamics:
         MLP, norms and residual strength.
     noise : float
         Strength sigma of isotropic tangent noise, sigma dW.
+    summation : {"dense", "auto", "exact", "spectral"}
+        How sums over tokens are made: by JAX, or by the kernels of `metastable.fast`; `simulate` chooses.
 
     Examples
     --------
@@ -68,6 +70,7 @@ class Dynamics:
     position: Any = None
     block: Block | None = None
     noise: Array = 0.0
+    summation: str = "dense"
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, Weights):
@@ -136,6 +139,10 @@ class Dynamics:
 
     def _mix(self, now: Weights, y: Array, x: Array) -> Array:
         """Attention computed from y, applied to the values of x; never an n x n array when n is large."""
+        if self.summation != "dense":
+            from metastable.fast import mix
+
+            return mix(self, now, y, x, self.summation)
         n = x.shape[-2]
         q, k, v = _queries(self, now, y), _keys(self, now, y), _values(now, x)
         lead = int(np.prod(np.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])))

@@ -44,6 +44,7 @@ def simulate(
     seed: int = 0,
     until: Until = None,
     dtype: str = "float64",
+    summation: str = "auto",
     progress: Callable[[float], None] | None = None,
 ) -> Trajectory:
     """Run the dynamics from tokens x0 to time t.
@@ -68,6 +69,9 @@ def simulate(
         Stop at the first saved time at which every token is slower than 1e-8, at which at most this many clusters
         are left, or at which the function ``(t, x) -> bool`` says so.
     dtype : {"float64", "float32"}
+    summation : {"auto", "dense", "exact", "spectral"}
+        How sums over tokens are made: compiled by JAX (dense), by the blockwise exact kernels, or in linear time by
+        expansions on the circle and S^2 to 1e-12 (spectral); auto takes the quickest.
     progress : function, optional
         Called with the time reached.
 
@@ -78,7 +82,7 @@ def simulate(
     >>> run.x.shape, run.status
     ((3, 6, 3), 'done')
     """
-    plan, x = prepare(dynamics, x0, t, dt, method, save, rtol, atol, seed, dtype)
+    plan, x = prepare(dynamics, x0, t, dt, method, save, rtol, atol, seed, dtype, summation)
     watched = until is not None or progress is not None
     parts = []
     for part in run_pieces(plan, x, until, watched=watched):
@@ -99,6 +103,7 @@ def prepare(
     atol: float | None = None,
     seed: int = 0,
     dtype: str = "float64",
+    summation: str = "auto",
 ) -> tuple[Plan, np.ndarray]:
     """Check everything a run needs before it starts, and return its plan and tokens."""
     if not isinstance(dynamics, Dynamics):
@@ -119,7 +124,29 @@ def prepare(
     _check_method(dynamics, method)
     _check_fit(dynamics, x, method)
     times = save_times(save, t, dt if method == "layers" else None)
-    return Plan(dynamics, times, t, dt, method, rtol, atol, int(seed), dtype), x
+    how = chosen_summation(dynamics, x, summation)
+    return Plan(dynamics, times, t, dt, method, rtol, atol, int(seed), dtype, how), x
+
+
+SUMMATIONS = ("auto", "dense", "exact", "spectral")
+_WORTH_A_KERNEL = 600  # tokens from which a callback to a kernel beats the compiled dense sum
+
+
+def chosen_summation(dyn: Dynamics, x: np.ndarray, summation: str) -> str:
+    """How the sums of a run are made: the word asked for, or for "auto" what is quickest."""
+    if summation not in SUMMATIONS:
+        raise unknown("summation", summation, SUMMATIONS)
+    few = x.ndim > 2 or x.shape[-2] < _WORTH_A_KERNEL
+    if summation == "dense" or (summation == "auto" and (few or dyn.geometry_name == "rescaled")):
+        return "dense"
+    from metastable.fast import unsupported
+
+    why = "the rescaled flow has a chart of its own" if dyn.geometry_name == "rescaled" else unsupported(dyn, summation)
+    if why is None:
+        return summation if jax.default_backend() == "cpu" else "dense"
+    if summation == "auto":
+        return "dense"
+    raise InputError(f"summation={summation!r} is not possible here because {why}; use 'auto' or 'dense'.")
 
 
 def run_pieces(
@@ -182,6 +209,7 @@ def provenance(plan: Plan, seconds: float) -> dict[str, Any]:
         "atol": plan.atol,
         "seed": plan.seed,
         "dtype": plan.dtype,
+        "summation": plan.summation,
         "seconds": round(seconds, 6),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "metastable": __version__,

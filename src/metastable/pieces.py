@@ -28,6 +28,7 @@ class Plan:
     atol: float
     seed: int
     dtype: str
+    summation: str = "dense"
 
     @property
     def charted(self) -> bool:
@@ -70,7 +71,8 @@ class Piece:
 
 def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] | None) -> Iterator[Piece]:
     """The pieces of a plan, from tokens x or from the state of an earlier piece."""
-    dyn = jax.tree_util.tree_map(lambda a: jnp.asarray(a, plan.dtype), plan.dynamics)
+    summed = replace(plan.dynamics, summation=plan.summation)
+    dyn = jax.tree_util.tree_map(lambda a: jnp.asarray(a, plan.dtype), summed)
     tokens = jnp.asarray(x, plan.dtype)
     adaptive = plan.method in ("tsit5", "dopri8")
     if plan.charted:

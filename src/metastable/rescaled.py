@@ -19,6 +19,7 @@ A second copy of the run with a few roundings of noise added at every change of 
 can be trusted: `valid_until` is the last time at which both copies agree to `TRUSTED`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ Array = Any
 TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid (1e4 roundings at least)
 _NEAR = 0.25  # a token joins a reference within this relative distance
 _CAP = 300.0  # exponents beyond it change nothing: such attention is saturated
+_MOST_ENTRIES = 2**23  # attention entries held at once
 _WORST_BASIS = 1e6  # condition number of eigenvectors beyond which V is taken as it is
 
 
@@ -209,19 +211,22 @@ def _views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array,
     return c, eta, c + shrink * eta
 
 
-def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
-    """(P, gaps), both (..., n, n): attention, and scores relative to the row's best."""
+def attention(
+    dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None
+) -> tuple[Array, Array]:
+    """(P, gaps) for all queries or for ``rows`` of them, (..., m, n): attention, and scores below the row's best."""
+    columns = jnp.arange(y.shape[-2])
+    rows = columns if rows is None else rows
     c, eta, X = _views(chart, t, y, refs)
     E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
-    XG = X @ jnp.asarray(chart.G)  # (..., n, d)
+    XG = jnp.take(X, rows, axis=-2) @ jnp.asarray(chart.G)  # (..., m, d)
     far = jnp.einsum("...id,...jd->...ij", XG, c)
-    same = refs[..., :, None] == refs[..., None, :]
-    far = jnp.where(same, 0.0, far - (XG * c).sum(axis=-1)[..., None])
-    gaps = E * (E * far + jnp.einsum("...id,...jd->...ij", XG, eta))  # (..., n, n)
-    gaps = gaps if chart.bias is None else gaps + chart.bias
-    rows = jnp.arange(y.shape[-2])
+    far = far - (XG * jnp.take(c, rows, axis=-2)).sum(axis=-1)[..., None]
+    far = jnp.where(_same(refs, rows), 0.0, far)
+    gaps = E * (E * far + jnp.einsum("...id,...jd->...ij", XG, eta))  # (..., m, n)
+    gaps = gaps if chart.bias is None else gaps + jnp.asarray(chart.bias)[rows]
     visible = masks.resolve(dyn.mask)
-    seen = None if visible is None else visible(rows[:, None], rows[None, :])
+    seen = None if visible is None else visible(rows[:, None], columns[None, :])
     gaps = gaps if seen is None else jnp.where(seen, gaps, -jnp.inf)
     gaps = gaps - gaps.max(axis=-1, keepdims=True)
     if dyn.normalise_name != "sinkhorn":
@@ -229,15 +234,46 @@ def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> t
     return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :], gaps
 
 
+def _same(refs: Array, rows: Array) -> Array:
+    """Which tokens share the reference of the queries ``rows``, (..., m, n)."""
+    return jnp.take(refs, rows, axis=-1)[..., :, None] == refs[..., None, :]
+
+
+def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array], Array]) -> Array:
+    """``some(rows)``, (..., m, .), for all queries: at once, or in blocks when n x n entries would be too many."""
+    n = y.shape[-2]
+    block = max(1, min(n, _MOST_ENTRIES // max(1, y[..., 0].size)))
+    if block >= n or dyn.normalise_name == "sinkhorn":
+        return some(jnp.arange(n))
+    count = -(-n // block)
+    rows = jnp.minimum(jnp.arange(count * block), n - 1).reshape(count, block)
+    parts = jnp.moveaxis(jax.lax.map(some, rows), 0, -3)  # (..., count, block, .)
+    return parts.reshape(*parts.shape[:-3], count * block, parts.shape[-1])[..., :n, :]
+
+
 def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
-    """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space, at time t."""
+    """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space, at time t, (..., n, d)."""
     c, eta, _ = _views(chart, t, y, refs)
-    P, _ = attention(dyn, chart, t, y, refs)
-    same = refs[..., :, None] == refs[..., None, :]
-    cross = jnp.where(same, 0.0, P)
     E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
-    jump = jnp.einsum("...ij,...jd->...id", cross, c) - cross.sum(axis=-1, keepdims=True) * c
-    return jnp.einsum("...ij,...jd->...id", P, eta) + E * jump
+
+    def some(rows: Array) -> Array:
+        P, _ = attention(dyn, chart, t, y, refs, rows)
+        cross = jnp.where(_same(refs, rows), 0.0, P)
+        jump = jnp.einsum("...ij,...jd->...id", cross, c)
+        jump = jump - cross.sum(axis=-1, keepdims=True) * jnp.take(c, rows, axis=-2)
+        return jnp.einsum("...ij,...jd->...id", P, eta) + E * jump
+
+    return _by_rows(dyn, y, some)
+
+
+def closest_gap(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """The largest score below a row's best; when it is far below 0, attention is saturated."""
+
+    def some(rows: Array) -> Array:
+        _, gaps = attention(dyn, chart, t, y, refs, rows)
+        return jnp.where(gaps == 0.0, -jnp.inf, gaps).max(axis=-1, keepdims=True)
+
+    return _by_rows(dyn, y, some).max()
 
 
 # A step holds the state in the scale of its start, ``since``. In a *frozen* state w all scales stay there: it is
@@ -278,18 +314,31 @@ def thaw(chart: Chart, h: Array, w: Array, refs: Array) -> Array:
 def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
     """Choose references anew: each token follows the most attended token near it, to the end of the chain."""
     n = y.shape[-2]
-    P, _ = attention(dyn, chart, t, y, refs)
     _, _, X = _views(chart, t, y, refs)
-    held = P.sum(axis=-2)  # (..., n): attention held by each token
+    # attention held by each token: every row's is counted where it is highest, which blocks of rows can tell too
+    choice = _by_rows(dyn, y, lambda rows: attention(dyn, chart, t, y, refs, rows)[1].argmax(axis=-1)[..., None])
+    held = jax.nn.one_hot(choice[..., 0], n, dtype=y.dtype).sum(axis=-2) if n <= 512 else _counts(choice[..., 0], n)
     square = (X**2).sum(axis=-1)
-    apart = square[..., :, None] + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", X, X)
-    # tokens that share a reference are near unless their offset says otherwise; here distances only pick candidates
-    near = (apart <= _NEAR**2 * jnp.minimum(square[..., :, None], square[..., None, :])) | jnp.eye(n, dtype=bool)
-    # ties go to the lower index, so chains never close
-    best = jnp.argmax(jnp.where(near, held[..., None, :], -1.0), axis=-1)  # (..., n)
+
+    def best_near(rows: Array) -> Array:
+        # distances pick candidates only, so they need no care; ties go to the lower index, so chains never close
+        mine = jnp.take(square, rows, axis=-1)[..., :, None]
+        apart = mine + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", jnp.take(X, rows, axis=-2), X)
+        near = apart <= _NEAR**2 * jnp.minimum(mine, square[..., None, :])
+        near = near | (rows[:, None] == jnp.arange(n))
+        return jnp.argmax(jnp.where(near, held[..., None, :], -1.0), axis=-1)[..., None]
+
+    best = _by_rows(dyn, y, best_near)[..., 0]  # (..., n)
     for _ in range(max(1, int(np.ceil(np.log2(max(n, 2)))))):
         best = jnp.take_along_axis(best, best, axis=-1)
     return change(chart, t, y, refs, best), best
+
+
+def _counts(choice: Array, n: int) -> Array:
+    """How often each of n tokens is chosen, (..., n), without an n x n array."""
+    flat = choice.reshape(-1, n)
+    counts = jax.vmap(lambda row: jnp.zeros(n).at[row].add(1.0))(flat)
+    return counts.reshape(choice.shape)
 
 
 def change(chart: Chart, t: Array, y: Array, refs: Array, new: Array) -> Array:

@@ -145,8 +145,7 @@ def advance_adaptive(
     end = chart_of_z.settle(chart, reached - t0, end, refs)
     saved = jax.vmap(lambda t, y: chart_of_z.settle(chart, t - t0, y, refs))(times, saved)
     apart = jax.vmap(lambda t, y: chart_of_z.disagreement(chart, t, y, refs))(times, saved)
-    _, gaps = chart_of_z.attention(dyn, chart, reached, end, refs)
-    closest = jnp.where(gaps == 0.0, -jnp.inf, gaps).max()
+    closest = chart_of_z.closest_gap(dyn, chart, reached, end, refs)
     apart = jnp.maximum(worst, apart)
     worst = jnp.maximum(worst, chart_of_z.disagreement(chart, reached, end, refs))
     return end, refs, reached, worst, (saved[:, 0], apart), closest

@@ -1,0 +1,29 @@
+"""Every way of summing gives the same run."""
+
+import numpy as np
+import pytest
+
+import metastable as ms
+
+
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_sums_agree(mask):
+    x0 = ms.initial.sphere(700, 3, seed=1)
+    dyn = ms.Dynamics(ms.Weights(V=np.diag([1.0, 0.5, -0.2])), beta=3.0, mask=mask)
+    dense = ms.simulate(dyn, x0, t=0.4, dt=0.2, save=2, summation="dense")
+    for summation in ("auto", "exact", "spectral"):
+        run = ms.simulate(dyn, x0, t=0.4, dt=0.2, save=2, summation=summation)
+        assert run.provenance["summation"] == summation
+        assert np.abs(run.x - dense.x).max() < 1e-11
+    assert dense.provenance["summation"] == "dense"
+
+
+def test_small_or_unsupported_runs_stay_dense_and_wishes_are_refused():
+    x0 = ms.initial.sphere(12, 3, seed=1)
+    assert ms.simulate(ms.Dynamics(), x0, t=0.1, save=1).provenance["summation"] == "dense"
+    with pytest.raises(ms.InputError, match="did you mean 'spectral'"):
+        ms.simulate(ms.Dynamics(), x0, summation="spectrall")
+    with pytest.raises(ms.InputError, match="because"):
+        ms.simulate(ms.Dynamics(score="distance"), x0, summation="exact")
+    with pytest.raises(ms.InputError, match="chart"):
+        ms.simulate(ms.Dynamics(geometry="rescaled"), x0, summation="exact")
