@@ -24,7 +24,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "animate": ("metastable.cli.pictures:animate", "Write a record as a film."),
     "reproduce": ("metastable.cli.reproduce:reproduce", "Run the papers' experiments: verdicts, figures, one gallery."),
     "check": ("metastable.cli.check:check", "Put the theory to one triple (Q, K, V): hypotheses, prediction, verdict."),
-    "model": ("metastable.cli.model:model", "Measure a pretrained model: similarity, heads, sinks, spectra, the ladder."),
+    "model": (
+        "metastable.cli.model:model",
+        "Measure a pretrained model: similarity, heads, sinks, spectra, the ladder.",
+    ),
     "list": ("metastable.cli.listing:listing", "Name what there is: parts, families, methods, observables, plots."),
 }
 _HELP = "The laboratory for clustering in transformers: tokens as particles under self-attention."

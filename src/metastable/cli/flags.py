@@ -12,6 +12,8 @@ _METAVARS = {"int": "N", "float": "X", "str": "NAME"}
 _SPECIAL = {"tokens": "FILE", "out": "DIR", "save": "TIMES", "times": "TIMES", "view": "A,B", "size": "W,H"}
 _SPECIAL |= {"Q": "MATRIX", "K": "MATRIX", "V": "MATRIX", "until": "STOP"}
 
+_MAY_BE_NEGATIVE = ("Q", "K", "V", "save", "times", "view")  # lists such as -1,1 look like flags
+
 JSON = Annotated[bool, Parameter(name="--json", negative="", show_default=False, group="Output")]
 
 
@@ -50,7 +52,7 @@ def _flag(table: type[Table], name: str) -> inspect.Parameter:
         help=f"{field.description}{default}",
         group=_group(extra["group"]),
         metavar=None if switch else _SPECIAL.get(name) or _METAVARS[first],
-        allow_leading_hyphen=name in ("Q", "K", "V"),  # -1,1 is a matrix
+        allow_leading_hyphen=name in _MAY_BE_NEGATIVE,
         show_default=False,
         negative="",
     )

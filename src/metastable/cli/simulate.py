@@ -40,7 +40,7 @@ def simulate(
     """
     tables = read(config)
     settings = checked(Simulate, tables.merged("simulate", flags))
-    looks = _looks(tables)
+    looks = checked(Plot, tables.merged("plot", {})), checked(Animate, _film_table(tables))
     with notes() as said:
         job = _built(settings, tables)
         folder = Path(settings.out) if settings.out is not None else job.folder
@@ -57,14 +57,11 @@ def _built(settings: Simulate, tables: Tables) -> "Job":
     return build(settings, tables.name)
 
 
-def _looks(tables: Tables) -> tuple[Plot, Animate]:
-    """How figure and film look: tokens in the colour of the cluster they end in, unless the file says otherwise."""
+def _film_table(tables: Tables) -> dict[str, Any]:
+    """The film looks like the figure where [animate] does not say otherwise."""
     told = tables.merged("plot", {})
-    look = checked(Plot, told)
-    if look.kind in ("snapshots", "trajectories", "polytope") and look.color is None:
-        look = checked(Plot, {**told, "color": "final"})
     shared = {name: told[name] for name in ("color", "first", "view", "run") if name in told}
-    return look, checked(Animate, {"color": "final", **shared, **tables.merged("animate", {})})
+    return {**shared, **tables.merged("animate", {})}
 
 
 def _run(job: "Job", folder: Path) -> tuple["Trajectory", str]:
@@ -97,15 +94,22 @@ def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, said: 
     try:
         missing = [folder / name for name in FIGURES if not (folder / name).exists()]
         if missing:
-            figure = plots.plot(run, **look.model_dump(exclude_none=True))
+            usual = _colour(run) if "color" in plots.PLOTS[look.kind].options else {}
+            figure = plots.plot(run, **usual | look.model_dump(exclude_none=True))
             made += [plots.save_figure(figure, path) for path in missing]
         if len(run) > 1 and not (folder / FILM).exists():
-            made.append(plots.animate(run, folder / FILM, **film.model_dump(exclude_none=True)))
+            made.append(plots.animate(run, folder / FILM, **_colour(run) | film.model_dump(exclude_none=True)))
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted while drawing; the record in {str(folder)!r} is complete.") from None
     except InputError as error:
         said.append(f"A picture could not be drawn: {error}")
     return made
+
+
+def _colour(run: "Trajectory") -> dict[str, str]:
+    """Tokens take the colour of the cluster they end in, where there are few enough to tell apart."""
+    count = _clusters(run, -1)
+    return {"color": "final"} if count is not None and count <= run.x.shape[-2] / 4 else {}
 
 
 def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) -> tuple[dict[str, Any], list[str]]:

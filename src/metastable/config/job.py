@@ -50,8 +50,9 @@ def build(settings: Simulate, name: str = "simulate") -> Job:
     own = _matrices(settings, None)
     d = _dimension(settings, found, own)
     n = settings.n if settings.n is not None else (64 if found is None else found.shape[-2])
-    if found is not None and n != found.shape[-2]:
-        raise InputError(f"n = {n}, but the file of tokens holds {found.shape[-2]}; leave out n.")
+    if found is not None and (n, d) != found.shape[-2:]:
+        name, asked, held = ("n", n, found.shape[-2]) if n != found.shape[-2] else ("d", d, found.shape[-1])
+        raise InputError(f"{name} = {asked}, but the file of tokens has {name} = {held}; leave out {name}.")
     _check_memory(settings, n, d)
     dynamics = _dynamics(settings, own | _matrices(settings, d), n, d)
     x0 = found if found is not None else _draw(settings, n, d)
