@@ -1,8 +1,9 @@
 """Fig. 8 of the first paper: the first token's own path, and whether it attracts the rest.
 
-Under a causal mask the first token sees only itself, so x_1(t) = e^{tV} x_1(0)/|e^{tV} x_1(0)| for any V (ORACLES 10). The
-paper's V comes from a pretrained model; here V is random, with standard normal entries. Such a V nearly always has an
-eigenvalue with positive real part, so odd seeds take V - 2 Re(lambda_1) I instead, whose leading real part is the opposite.
+Under a causal mask the first token sees only itself, so x_1(t) = e^{tV} x_1(0)/|e^{tV} x_1(0)| for any V (ORACLES 10).
+The paper's V comes from a pretrained model; here V is random, with standard normal entries. Such a V nearly always has
+an eigenvalue with positive real part, so odd seeds take V - 2 Re(lambda_1) I instead, whose leading real part is the
+opposite.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Fig. 4 of the first paper: at beta = 9 several clusters persist; how long two of them last, against quadrature.
 
-The paper calls beta = 9 a "higher temperature" and asks for beta >= sqrt(d), "in our case 9 >= sqrt(64)". Two slips: beta
-is an inverse temperature, and 64 is n, the number of tokens (d is 3).
+The paper calls beta = 9 a "higher temperature" and asks for beta >= sqrt(d), "in our case 9 >= sqrt(64)". Two slips:
+beta is an inverse temperature, and 64 is n, the number of tokens (d is 3).
 """
 
 from dataclasses import dataclass
@@ -113,8 +113,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         kind="observation",
         required=0.5,
         seeds=seeds,
-        notes=f"mean {clusters[:, then].mean():.2f} clusters of two or more tokens and {data['alone'][:, then].mean():.2f} "
-        f"lone tokens; {SLIPS}",
+        notes=f"mean {clusters[:, then].mean():.2f} clusters of two or more tokens and "
+        f"{data['alone'][:, then].mean():.2f} lone tokens; {SLIPS}",
     )
     persist = judge_share(
         f"They persist: several are still there at t = {params.later:g}.",
@@ -231,7 +231,7 @@ EXPERIMENT = Experiment(
     full={"instances": 2000},
     films=films,
     text="The same tokens as in Fig. 3 at beta = 9: causal attention, V = I. Clusters stand at t = 15 and most of them "
-    "longer, but not for ever. How long two clusters last is known exactly for full attention; prepared pairs with random "
-    "sizes, angles and beta are run until they merge and compared with that quadrature, which grows like "
+    "longer, but not for ever. How long two clusters last is known exactly for full attention; prepared pairs with "
+    "random sizes, angles and beta are run until they merge and compared with that quadrature, which grows like "
     "e^{beta (1 - cos phi)}.",
 )

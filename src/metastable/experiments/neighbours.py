@@ -23,7 +23,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Params:
-    """Opinions on an interval of ``opinions`` confidence radii; ``blobs`` of data; ``n`` tokens, probes or oscillators."""
+    """Opinions on an interval of ``opinions`` confidence radii; data in ``blobs``; ``n`` tokens of every kind."""
 
     n: int = 64
     opinions: float = 10.0
@@ -70,9 +70,9 @@ def oscillators(params: Params, seed: int) -> tuple[Dynamics, np.ndarray]:
 
 def run(params: Params, work: Work) -> Data:
     size = min(50, params.instances)
-    data: Data = {}
-    for name, make in (("opinions", _opinions), ("shift", _shift), ("kuramoto", _kuramoto)):
-        data |= work.parts(name, params.instances, size, lambda a, b, make=make: make(params, a, b))  # type: ignore[misc]
+    data = work.parts("opinions", params.instances, size, lambda a, b: _opinions(params, a, b))
+    data |= work.parts("shift", params.instances, size, lambda a, b: _shift(params, a, b))
+    data |= work.parts("kuramoto", params.instances, size, lambda a, b: _kuramoto(params, a, b))
     return {**data, "kuramoto_t": np.linspace(0.0, params.t, 81)}
 
 
@@ -146,8 +146,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def _judge_opinions(data: Data, seeds: list[int]) -> list[Verdict]:
-    """At rest: the last layer moved nobody by more than 1e-12 (rounding of a mean). Opinions of one cluster are then equal
-    to rounding, so 1e-6 separates clusters, and clusters at most 1 apart would still see each other and move."""
+    """At rest: the last layer moved nobody by more than 1e-12 (rounding of a mean). Opinions of one cluster are then
+    equal to rounding, so 1e-6 separates clusters, and clusters at most 1 apart would still see each other and move."""
     rest = data["opinions_moved"] <= 1e-12
     count = data["opinions_count"]
     notes = f"mean number of clusters {count.mean():.2f}, from {count.min()} to {count.max()}"
@@ -172,9 +172,9 @@ def _judge_opinions(data: Data, seeds: list[int]) -> list[Verdict]:
 
 
 def _judge_shift(params: Params, data: Data, seeds: list[int]) -> list[Verdict]:
-    """Density along a mean-shift path never falls, beyond n eps for its own sum. A probe has arrived when its next step is
-    below 1e-6; it is on a mode when the Hessian of the log density there has no eigenvalue above the 1e-6 that such a
-    step leaves uncertain."""
+    """Density along a mean-shift path never falls, beyond n eps for its own sum. A probe has arrived when its next
+    step is below 1e-6; it is on a mode when the Hessian of the log density there has no eigenvalue above the 1e-6 that
+    such a step leaves uncertain."""
     arrived = data["shift_gradient"] <= 1e-6
     modes = data["shift_modes"]
     return [
@@ -203,8 +203,8 @@ def _judge_shift(params: Params, data: Data, seeds: list[int]) -> list[Verdict]:
 
 
 def _judge_kuramoto(params: Params, data: Data, seeds: list[int]) -> list[Verdict]:
-    """Velocities agree to 4 n eps (two sums of n terms of size 1). The order parameter never falls beyond n eps. Once all
-    oscillators are within 0.1 rad of their mean, inside a half-circle, they contract to one point."""
+    """Velocities agree to 4 n eps (two sums of n terms of size 1). The order parameter never falls beyond n eps. Once
+    all oscillators are within 0.1 rad of their mean, inside a half-circle, they contract to one point."""
     falls = (data["kuramoto_order"][:, :-1] - data["kuramoto_order"][:, 1:]).max(axis=-1)
     return [
         judge_share(
@@ -242,9 +242,9 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
         cloud, walks = data["shift_data"][0], data["shift_shown"][0]  # (m, 2), (T, n, 2)
         _contours(axes[1], cloud, params.bandwidth)
         axes[1].plot(walks[..., 0], walks[..., 1], color=PALETTE[0], lw=0.5)
-        axes[1].scatter(*cloud.T, s=4, color=FAINT, edgecolors=PALETTE[0], linewidths=0.4, zorder=3)
-        axes[1].scatter(*walks[-1].T, s=14, color=RED, zorder=4)
-        axes[1].set(title="mean-shift: data, paths, modes (red)", aspect="equal")
+        axes[1].scatter(cloud[:, 0], cloud[:, 1], s=4, color=FAINT, edgecolors=PALETTE[0], linewidths=0.4, zorder=3)
+        axes[1].scatter(walks[-1, :, 0], walks[-1, :, 1], s=14, color=RED, zorder=4)
+        axes[1].set(title="mean-shift", xlabel="data, paths, modes (red)", aspect="equal")
         axes[2].plot(data["kuramoto_t"], data["kuramoto_order"][:30].T, color=PALETTE[0], lw=0.5, alpha=0.6)
         axes[2].set(title="Kuramoto", xlabel="time $t$", ylabel="order parameter", ylim=(0.0, 1.03))
     return {"Three neighbours, one code": figure, "The neighbours in numbers": _table(params, data)}
@@ -298,6 +298,6 @@ EXPERIMENT = Experiment(
     quick={"instances": 20, "n": 32, "t": 30.0},
     full={"instances": 4000},
     text="Opinion dynamics, mean-shift and the Kuramoto model are the same equation with another score, mask or "
-    "normalisation, and are run by the same code. Opinions end in several clusters, mean-shift climbs to the modes of a "
-    "density, oscillators synchronise.",
+    "normalisation, and are run by the same code. Opinions end in several clusters, mean-shift climbs to the modes "
+    "of a density, oscillators synchronise.",
 )

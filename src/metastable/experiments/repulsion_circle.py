@@ -1,7 +1,7 @@
 """Fig. 5 of the first paper: repulsion on the circle, d = 2, beta = 1, "V_lambda_max = -1".
 
-The setting can be read in two ways, and they behave differently, so both are run: every eigenvalue is -1 (V = -I), or the
-eigenvalue that repels is -1 beside one that attracts (V = diag(1, -1)).
+The setting can be read in two ways, and they behave differently, so both are run: every eigenvalue is -1 (V = -I), or
+the eigenvalue that repels is -1 beside one that attracts (V = diag(1, -1)).
 """
 
 from dataclasses import dataclass
@@ -165,7 +165,7 @@ EXPERIMENT = Experiment(
     quick={"instances": 24, "n": 32},
     full={"instances": 4000},
     films=films,
-    text='"V_lambda_max = -1" may mean V = -I or V = diag(1, -1); both are run from the same tokens. With V = -I tokens '
-    "spread and no clusters form beyond those that uniform tokens make by chance. With V = diag(1, -1) they gather at the "
-    "two ends of the attracting axis, later than the published last snapshot. The first token is red.",
+    text="The published setting may mean V = -I or V = diag(1, -1); both are run from the same tokens. With V = -I "
+    "tokens spread and no clusters form beyond those that uniform tokens make by chance. With V = diag(1, -1) they "
+    "gather at the two ends of the attracting axis, later than the published last snapshot. The first token is red.",
 )

@@ -1,8 +1,8 @@
 """Fig. 6 of the first paper: repulsion on the sphere, d = 3, beta = 9, "negative eigenvalues".
 
-The paper does not say which V was run. Three readings are: all eigenvalues -1; the sphere's version of the second reading
-of Fig. 5, diag(1, -1, -1); and, since the text speaks of tokens "swirling", one whose negative eigenvalues turn,
--1 and -1/2 +- 2i.
+The paper does not say which V was run. Three readings are: all eigenvalues -1; the sphere's version of the second
+reading of Fig. 5, diag(1, -1, -1); and, since the text speaks of tokens "swirling", one whose negative eigenvalues
+turn, -1 and -1/2 +- 2i.
 """
 
 from dataclasses import dataclass
@@ -105,8 +105,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 kind="observation",
                 required=0.5,
                 seeds=seeds,
-                notes=f"mean {groups[:, -1].mean():.2f} clusters of two or more tokens, which hold {held[:, -1].mean():.0%} "
-                f"of the tokens (at t = 0: {groups[:, 0].mean():.2f} and {held[:, 0].mean():.0%})",
+                notes=f"mean {groups[:, -1].mean():.2f} clusters of two or more tokens, which hold "
+                f"{held[:, -1].mean():.0%} of the tokens (at t = 0: {groups[:, 0].mean():.2f} and "
+                f"{held[:, 0].mean():.0%})",
             ),
             judge_number(
                 f"Clusters become denser, read as {reading}.",
@@ -177,8 +178,8 @@ EXPERIMENT = Experiment(
     quick={"instances": 12, "n": 32},
     full={"instances": 2000},
     films=films,
-    text="Causal attention with negative eigenvalues at beta = 9. The paper does not give V, so three readings are run from "
-    "the same tokens and each thing the text says (several clusters, denser, swirling) is judged for each of them. Only a "
-    "V with complex eigenvalues makes tokens swirl, and only one with a positive eigenvalue gathers them in clusters. "
-    "The first token is red.",
+    text="Causal attention with negative eigenvalues at beta = 9. The paper does not give V, so three readings are "
+    "run from the same tokens and each thing the text says (several clusters, denser, swirling) is judged for each "
+    "of them. Only a V with complex eigenvalues makes tokens swirl, and only one with a positive eigenvalue gathers "
+    "them in clusters. The first token is red.",
 )

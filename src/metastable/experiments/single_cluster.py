@@ -166,7 +166,8 @@ def _second_token(params: Params, data: Data) -> Verdict:
         "ORACLES 11",
         [bool(abs(v) <= params.dt**4) for v in off],
         seeds=_seeds(params, data),
-        notes=f"largest relative error of the time to t = {when:g}: {np.abs(off).max():.1e}, allowed {params.dt**4:.0e}",
+        notes=f"largest relative error of the time to t = {when:g}: {np.abs(off).max():.1e}, allowed "
+        f"{params.dt**4:.0e}",
     )
 
 
@@ -225,7 +226,8 @@ EXPERIMENT = Experiment(
     quick={"instances": 8, "n": 24, "early": 50.0, "horizon": 50.0},
     full={"instances": 2000},
     films=films,
-    text="Tokens uniform on the sphere under causal attention with V = I. Two claims are kept apart: that the tokens look "
-    "like one cluster at t = 12, as in the picture, and that in the end all of them sit on the first token (red), which "
-    "never moves. Convergence is exponential but slow: token k closes in at rate 1 - 1/k, token 2 the slowest.",
+    text="Tokens uniform on the sphere under causal attention with V = I. Two claims are kept apart: that the tokens "
+    "look like one cluster at t = 12, as in the picture, and that in the end all of them sit on the first token "
+    "(red), which never moves. Convergence is exponential but slow: token k closes in at rate 1 - 1/k, token 2 the "
+    "slowest.",
 )

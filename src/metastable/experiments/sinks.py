@@ -105,8 +105,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                     mass[:, 0] / data["baseline"][0],
                     (1.0, np.inf),
                     kind="observation",
-                    notes="attention on token 1 over the causal-position baseline; the paper's other reason, alignments "
-                    "learned in training, has no counterpart in these dynamics",
+                    notes="attention on token 1 over the causal-position baseline; the paper's other reason, "
+                    "alignments learned in training, has no counterpart in these dynamics",
                 ),
             ]
     return verdicts
@@ -187,7 +187,7 @@ EXPERIMENT = Experiment(
     draw=draw,
     quick={"instances": 8, "n": 24, "betas": (1.0, 9.0)},
     full={"instances": 2000},
-    text="The first token is seen by all, so it receives more attention than the others even when attention is uniform: "
-    "the dashed line. The paper explains sinks by this position alone; whether the dynamics adds anything to it is the "
-    "ratio to that line.",
+    text="The first token is seen by all, so it receives more attention than the others even when attention is "
+    "uniform: the dashed line. The paper explains sinks by this position alone; whether the dynamics adds anything "
+    "to it is the ratio to that line.",
 )

@@ -1,8 +1,8 @@
 """Sections 3.2 and 4.2.2 of the first paper: the number of clusters at a fixed time, over beta.
 
 The paper writes that "low temperatures produce rapid convergence to a single cluster while higher temperatures allow
-meta-stable states". beta is an inverse temperature, so what is meant is the opposite: small beta, one cluster; large beta,
-several. It also writes beta >= sqrt(d), "in our case 9 >= sqrt(64)", where 64 is n; both thresholds are judged.
+meta-stable states". beta is an inverse temperature, so what is meant is the opposite: small beta, one cluster; large
+beta, several. It also writes beta >= sqrt(d), "in our case 9 >= sqrt(64)", where 64 is n; both thresholds are judged.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,7 @@ from metastable.integrate import simulate
 from metastable.observables import cluster_labels, sizes_of
 from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
 
-LINK = (
-    0.05  # radians: below the spacing of metastable clusters, beta^{-1/2} >= 0.28 up to beta = 12; about a printed dot
-)
+LINK = 0.05  # radians: about a printed dot, below the spacing of metastable clusters, beta^{-1/2}
 SOURCE = "first paper, sec. 3.2 and 4.2.2"
 
 
@@ -61,8 +59,8 @@ def run(params: Params, work: Work) -> Data:
 def judge(params: Params, data: Data) -> list[Verdict]:
     """A cluster has two or more tokens, linked up to LINK; "several" is two or more; "typical" a share of 1/2.
 
-    A threshold is judged at the first value of ``betas`` that satisfies it, and the converse (one cluster below it) half-way
-    to 0, at the last value not above half the threshold: a threshold known up to a factor of two would pass.
+    A threshold is judged at the first value of ``betas`` that satisfies it, and the converse (one cluster below it)
+    half-way to 0, at the last value not above half the threshold: a threshold known up to a factor of two would pass.
     """
     several = data["clusters"] >= 2  # (b, betas)
     first = f"beta >= sqrt(n) = {np.sqrt(params.n):.3g}, the numbers given"
@@ -84,7 +82,7 @@ def _half(params: Params, threshold: float) -> int:
 
 
 def _grows(params: Params, data: Data) -> Verdict:
-    """The mean over starts of the count at the largest paper value, 9, minus that at 1, from the same tokens: above 0."""
+    """The count at beta = 9 minus that at 1, from the same tokens: its mean must exceed 0."""
     low, high = (params.betas.index(b) for b in (1.0, 9.0))
     counts = data["clusters"]
     steps = [mean_interval(counts[:, k + 1] - counts[:, k]) for k in range(len(params.betas) - 1)]
@@ -96,8 +94,8 @@ def _grows(params: Params, data: Data) -> Verdict:
         (0.0, np.inf),
         kind="observation",
         notes=f"mean count {counts[:, low].mean():.2f} at beta = 1 and {counts[:, high].mean():.2f} at 9; "
-        f"steps of beta at which the mean count falls: {', '.join(falls) or 'none'}; the paper's words say the opposite, "
-        "because they call beta a temperature",
+        f"steps of beta at which the mean count falls: {', '.join(falls) or 'none'}; the paper's words say the "
+        "opposite, because they call beta a temperature",
     )
 
 
@@ -117,26 +115,26 @@ def _share(params: Params, several: np.ndarray, at: int, what: str, want: bool, 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     from metastable.plots import series
+    from metastable.plots.style import SOFT
 
     lines, bands = {}, {}
     for key, name in (("clusters", "clusters of two or more"), ("alone", "lone tokens")):
         ends = np.array([mean_interval(column) for column in data[key].T])  # (betas, 2)
         lines[name], bands[name] = data[key].mean(axis=0).astype(float), (ends[:, 0], ends[:, 1])
-    top = 1.05 * max(float(line.max()) for line in lines.values())
-    return {
-        f"Clusters at t = {params.t:g} over beta": series(
-            params.betas,
-            lines,
-            band=bands,
-            reference={
-                r"$\beta = \sqrt{n}$": ([np.sqrt(params.n)] * 2, [0.0, top]),
-                r"$\beta = \sqrt{d}$": ([np.sqrt(params.d)] * 2, [0.0, top]),
-            },
-            xlabel="beta (inverse temperature)",
-            ylabel=f"mean number at t = {params.t:g}",
-            marks=True,
-        )
-    }
+    figure = series(
+        params.betas,
+        lines,
+        band=bands,
+        xlabel="beta (inverse temperature)",
+        ylabel=f"mean number at t = {params.t:g}",
+        marks=True,
+    )
+    panel = figure.axes[0]
+    for number, name in ((params.n, r"$\sqrt{n}$"), (params.d, r"$\sqrt{d}$")):
+        panel.axvline(np.sqrt(number), color=SOFT, lw=0.8, ls="--", zorder=0)
+        top = panel.get_xaxis_transform()
+        panel.text(np.sqrt(number), 1.0, name, color=SOFT, transform=top, ha="center", va="bottom")
+    return {f"Clusters at t = {params.t:g} over beta": figure}
 
 
 EXPERIMENT = Experiment(
@@ -150,6 +148,7 @@ EXPERIMENT = Experiment(
     draw=draw,
     quick={"instances": 12, "n": 32, "betas": (0.5, 1.0, 2.0, 4.0, 6.0, 9.0)},
     full={"instances": 2000},
-    text="Causal attention, V = I, the same tokens at every beta: the number of clusters at t = 15 with 95% bands. beta is an "
-    "inverse temperature: the paper's wording has it the other way round. Nothing special happens at sqrt(n).",
+    text="Causal attention, V = I, the same tokens at every beta: the number of clusters at t = 15 with 95% bands. "
+    "beta is an inverse temperature: the paper's wording has it the other way round. Nothing special happens at "
+    "sqrt(n).",
 )
