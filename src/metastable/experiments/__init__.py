@@ -28,6 +28,10 @@ EXPERIMENTS: dict[str, str] = {
     "sinks": "sinks",
     "temperature": "temperature",
     "gradient-flow": "gradient_flow",
+    "model-similarities": "model_similarity",
+    "model-heads": "model_heads",
+    "model-eigenvalues": "model_dynamics",
+    "model-spectra": "model_spectra",
 }
 
 

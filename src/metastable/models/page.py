@@ -18,6 +18,7 @@ _POLICY = "default-src 'none'; img-src data: 'self'; style-src 'unsafe-inline'"
 _STYLE = """
 .facts { display: flex; flex-wrap: wrap; gap: .4rem 1.5rem; list-style: none; padding: 0; margin: .75rem 0; }
 .facts b { font-weight: 650; }
+.figures figcaption { width: 0; min-width: 100%; }
 .scroll { overflow-x: auto; }
 .scroll img { max-width: none; }
 .scroll table { width: auto; min-width: 100%; }
@@ -182,7 +183,8 @@ def _ladder(study: Study, media: Media) -> str:
     text = (
         "The model rebuilt as particles with its own weights and its own embedded tokens, one part at a time: one head "
         "on the sphere, all heads, biases and positions, residual stream and norms, and with the MLP the exact "
-        "network. The distance of each rung from the real tokens says how much the theory explains, and which part breaks it."
+        "network. The distance of each rung from the real tokens says how much the theory explains, and which part "
+        "breaks it."
     )
     if study.ladder is None:
         reason = escaped(study.about["ladder"]["absent"])

@@ -42,7 +42,7 @@ def ridges(study: Study, kind: str) -> Figure:
     figure = histograms(counts, np.asarray(data.attrs["edges"]), labels=words)
     with paper():
         title = "raw cosines" if kind == "raw" else "cosines beside the mean direction"
-        figure.axes[0].set_title(title)
+        figure.axes[0].set(title=title, xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
         footnote(figure, CAUTION if kind == "raw" else "The mean direction of each text's tokens is projected out.\n ")
     return figure
 
@@ -142,7 +142,7 @@ def activations(study: Study, layer: int) -> Figure:
     """Attention that each token of the first text receives from each head: Fig. 2 of the first paper, left."""
     data = study.heads.sel(layer=layer)
     shown = min(TOKENS_SHOWN, data.sizes["token"])
-    words = [_plain(word) for word in data["word"].values[:shown]]
+    words = [plain_word(word) for word in data["word"].values[:shown]]
     values = data["received"].values[:, :shown]
     figure = new_figure(7.0, 0.9 + 0.16 * len(values) + 0.06 * max(map(len, words)))
     with paper():
@@ -158,12 +158,13 @@ def activations(study: Study, layer: int) -> Figure:
             ax=panel,
         )
         panel.set_aspect("auto")
+        panel.tick_params(axis="x", labelsize=6.5)
         more = data.sizes["token"] - shown
         footnote(figure, f"The first {shown} tokens; {more} more are not shown." if more else "")
     return figure
 
 
-def _plain(word: Any) -> str:
+def plain_word(word: Any) -> str:
     """A token as a label: no dollars (they start formulas), no line breaks, not too long."""
     text = " ".join(str(word).split()).replace("$", r"\$") or "␣"
     text = "".join(c if c.isprintable() and ord(c) < 0x2500 else "?" for c in text)

@@ -1,0 +1,131 @@
+"""Fig. 10 of the second paper: eigenvalues of a model's value matrices, and which heads are good triples."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import model_parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.verdicts import Status, Verdict, exact_interval
+
+SOURCE = "second paper, sec. 4, Definition 1 and Fig. 10"
+CLAIM = "Some head is a good triple"
+
+
+@dataclass(frozen=True)
+class Params:
+    """Every head of every layer; a model with one shared block has one layer's worth of heads."""
+
+    model: str = model_parts.ZOO
+    seed: int = 0
+
+
+def run(params: Params, work: Work) -> Data:
+    from metastable.models.spectra import spectra
+
+    work.progress(0.1, f"loading {params.model}")
+    found = spectra(model_parts.model_of(params.model), top=0)
+    names = ("ov", "value_block", "qk", "beta", "beta_model", "along", "good", "margin")
+    data = {name: found.data[name].values for name in names}
+    return data | {"layer": found.data.layer.values, "says": np.array([f.sentence for f in found.triples.values()])}
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    if model_parts.SKIPPED in data:
+        return model_parts.skipped(CLAIM, SOURCE, data)
+    return [_triples(params, data), *(_leading(params, data, name) for name in ("ov", "value_block"))]
+
+
+def _triples(params: Params, data: Data) -> Verdict:
+    """Definition 1 on (Q, K, O V) of every head; a head that rounding could turn either way counts as undecided."""
+    good = data["good"].ravel()
+    nearest = int(np.argmax(data["margin"].ravel()))
+    layer, head = divmod(nearest, data["good"].shape[1])
+    return _exists(
+        f"{CLAIM}: Definition 1 holds for (Q, K, O V), the map that moves tokens ({params.model}).",
+        [True if g == 1 else False if g == 0 else None for g in good],
+        notes=f"nearest to it is layer {int(data['layer'][layer]) + 1}, head {head}: {data['says'][nearest]}; "
+        f"effective beta {data['beta_model'].min():.3g} to {data['beta_model'].max():.3g}",
+    )
+
+
+def _leading(params: Params, data: Data, name: str) -> Verdict:
+    """The first condition alone: the eigenvalue largest in modulus is real, positive and simple.
+
+    Decided where its modulus leads by more than 1e-9 of itself, far above the rounding of a 32 x 32 eigenproblem.
+    """
+    values = data[name].reshape(-1, data[name].shape[-1])  # (heads, rank), by decreasing modulus
+    first = values[:, 0]
+    size = np.maximum(np.abs(values), 1e-300)
+    lead = 1.0 - (size[:, 1] / size[:, 0] if values.shape[1] > 1 else 0.0)
+    real = np.abs(first.imag) <= 1e-9 * size[:, 0]
+    outcome = [
+        bool(p > 0 and r) if gap > 1e-9 else (False if not r else None) for p, r, gap in zip(first.real, real, lead)
+    ]
+    what = {"ov": "the map O V", "value_block": "the square value block, as published,"}[name]
+    return _exists(
+        f"In some head the leading eigenvalue of {what} is real, positive and simple ({params.model}).",
+        outcome,
+        notes="the first condition of Definition 1"
+        + ("; the block depends on the order of coordinates and moves nothing by itself" if name != "ov" else ""),
+    )
+
+
+def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
+    """A claim that at least one head does it: fails only when every head was decided and none does."""
+    good, open_, total = sum(o is True for o in outcomes), sum(o is None for o in outcomes), len(outcomes)
+    status: Status = "holds" if good else ("undecided" if open_ or not total else "fails")
+    said = f"{good} of {total} heads{f', {open_} undecided' if open_ else ''}; {notes}"
+    return Verdict(
+        claim,
+        SOURCE,
+        status,
+        "observation",
+        "at least one head; the measured number is their share among this model's heads",
+        total,
+        total,
+        good / total if total else float("nan"),
+        exact_interval(good, total),
+        notes=said,
+    )
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    if model_parts.SKIPPED in data:
+        return {}
+    from metastable.models.pictures import some_layers
+    from metastable.plots import eigenvalues
+
+    figures: dict[str, Any] = {}
+    words = {"ov": "the map O V that moves tokens", "value_block": "the square value block, as published"}
+    for k in some_layers(0, len(data["layer"]) - 1, 0, 3):
+        for name, word in words.items():
+            values = data[name][k]
+            where = f", layer {int(data['layer'][k]) + 1}" if len(data["layer"]) > 1 else ""
+            figures[f"Fig. 10 on {params.model}{where}: {word}"] = eigenvalues(
+                values, titles=[f"head {h}" for h in range(len(values))], columns=4
+            )
+    return figures
+
+
+EXPERIMENT = Experiment(
+    name="model-spectra",
+    title="Spectra of a real model's value matrices",
+    source=SOURCE,
+    figures="Fig. 10",
+    params=Params,
+    run=model_parts.or_skip(run),
+    judge=judge,
+    draw=draw,
+    text="Definition 1 asks that the leading eigenvalue of V be real, positive and simple, and that its eigenvector "
+    "have <Q phi, K phi> > 0. In a model with several heads what moves tokens is O V, of rank k; its nonzero "
+    "eigenvalues are those of the k x k core V O. The published figure shows the square block of V instead, so both are "
+    "here. An orange ring marks the leading eigenvalue, a filled one that it is real, positive and simple.",
+)
