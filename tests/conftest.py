@@ -1,6 +1,11 @@
-"""Shared by all tests: hypothesis without deadlines (the machines are noisy)."""
+"""Shared by all tests: one thread per worker, and hypothesis without deadlines (the machines are noisy)."""
 
-from hypothesis import HealthCheck, settings
+import os
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # two workers on two cores: no pool inside a worker
+    os.environ.setdefault(name, "1")
+
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 settings.register_profile(
     "metastable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
