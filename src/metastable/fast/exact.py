@@ -90,18 +90,16 @@ def exact(
         return _sinkhorn(q, k, v, beta, weights, mask)
     low, high = reach(mask, len(q)) if mask != "full" else _everyone(len(q), len(k))
     if symmetric is None:
-        symmetric = q is k or np.array_equal(q, k)
+        symmetric = q is k or (mask == "full" and np.array_equal(q[0], k[0]) and np.array_equal(q, k))
     scaled = np.multiply(q, beta * LOG2E)
     task = Task(scaled, k, v, weights, low, high, np.result_type(q, k, v))
-    if not all(np.isfinite(a).all() for a in (scaled, k, v)):
+    if not all(np.isfinite(a.sum()) or np.isfinite(a).all() for a in (scaled, k, v)):
         return Sums(np.full((len(scaled), v.shape[1]), np.nan), np.full(len(scaled), np.nan))
-    if normalise == "hardmax":
-        out, z, _ = _by_tiles(task, hard=True)
-        return Sums((out / z[:, None]).astype(task.dtype), np.log(z))
-    out, z, power = _summed(task, symmetric and mask == "full")
+    hard = normalise == "hardmax"
+    out, z, power = _by_tiles(task, hard) if hard else _summed(task, symmetric and mask == "full")
     log_z = np.log(z) + LN2 * power
-    if normalise == "softmax":
-        return Sums((out / z[:, None]).astype(task.dtype), log_z)
+    if normalise != "unnormalised":
+        return Sums(np.multiply(out, (1.0 / z[:, None]).astype(out.dtype)).astype(task.dtype, copy=False), log_z)
     with np.errstate(over="ignore"):  # e^{s} of a huge score is inf
         value = np.ldexp(out / visible_weight(weights, low, high)[:, None], power[:, None])
         return Sums(value.astype(task.dtype), log_z)
@@ -162,10 +160,12 @@ def _floats(a: np.ndarray) -> np.ndarray:
 
 def _summed(task: Task, symmetric: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(out, z, power): sums and totals of the weights over 2^power, one whole number per row."""
+    if max(task.k.shape[1], task.v.shape[1]) > 3:
+        return _by_tiles(task)
     # the longest key up to a row's last one, so that a causal token does not depend on later ones in any digit
     longest = np.maximum.accumulate(np.einsum("jd,jd->j", task.k, task.k, dtype=np.float64))[task.high - 1]
     bound = np.ceil(np.sqrt(np.einsum("id,id->i", task.q, task.q, dtype=np.float64) * longest))  # >= every score
-    if max(task.k.shape[1], task.v.shape[1]) > 3 or not 2 * bound.max() <= _SPAN[task.dtype]:
+    if not 2 * bound.max() <= _SPAN[task.dtype]:
         return _by_tiles(task)
     symmetric = symmetric and task.dtype == np.float64
     if symmetric:
@@ -202,20 +202,23 @@ def _by_tiles(task: Task, hard: bool = False) -> tuple[np.ndarray, np.ndarray, n
     panel = product.VECTORS * width
     columns = -(-n // panel) * panel
     Q = pack.upright(task.q, tiles.ROWS, task.dtype)
-    K = pack.panels(np.ascontiguousarray(task.k.T), columns, panel, task.dtype)
-    V = np.zeros((columns, task.v.shape[1]), task.dtype)
-    V[:n] = task.v
-    V = pack.panels(V, V.shape[1], panel, task.dtype)
+    K = pack.key_panels(task.k, panel, task.dtype)
+    V = pack.value_panels(task.v, columns, panel, task.dtype)
     w = pack.aligned((1, columns), task.dtype)
     w[0, :n] = 1.0 if task.weights is None else task.weights
     out = pack.aligned((len(Q), len(V) // columns * panel), task.dtype)
     z, m = np.zeros(len(Q)), np.full(len(Q), -np.inf)
     run = tiles.hard_sums if hard else tiles.tile_sums
     cuts = _pieces(task, tiles.ROWS)
-    threads.share(lambda p: run(Q, K, V, w, task.low, task.high, *cuts[p], out, z, m, width), len(cuts))
+
+    def one(p: int) -> None:
+        room = pack.aligned((tiles.ROWS, tiles.COLUMNS), task.dtype)
+        run(Q, K, V, w, task.low, task.high, *cuts[p], room, out, z, m, width)
+
+    threads.share(one, len(cuts))
     rows = len(task.q)
     power = np.zeros(rows, np.int64) if hard else m[:rows].astype(np.int64)
-    return out[:rows, : task.v.shape[1]].astype(np.float64), z[:rows], power
+    return out[:rows, : task.v.shape[1]], z[:rows], power
 
 
 def _sinkhorn(

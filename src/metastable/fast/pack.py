@@ -44,12 +44,21 @@ def upright(points: np.ndarray, rows: int, dtype: Any) -> np.ndarray:
     return out
 
 
-def panels(a: np.ndarray, columns: int, width: int, dtype: Any) -> np.ndarray:
-    """a (r, c) as panels of ``width`` columns below each other, (panels * r, width), c padded to ``columns``."""
-    count = -(-columns // width)
-    out = aligned((count * len(a), width), dtype)
-    wide = out.reshape(count, len(a), width)
-    for p in range(count):
-        part = a[:, p * width : (p + 1) * width]
-        wide[p, :, : part.shape[1]] = part
+def key_panels(k: np.ndarray, width: int, dtype: Any) -> np.ndarray:
+    """Keys (n, d) turned round and cut into panels of ``width`` columns below each other, (panels * d, width)."""
+    count = -(-len(k) // width)
+    whole = np.zeros((count * width, k.shape[1]), dtype)
+    whole[: len(k)] = k
+    out = aligned((count * k.shape[1], width), dtype)
+    out.reshape(count, k.shape[1], width)[:] = whole.reshape(count, width, -1).swapaxes(1, 2)
+    return out
+
+
+def value_panels(v: np.ndarray, rows: int, width: int, dtype: Any) -> np.ndarray:
+    """Values (n, c), padded to ``rows``, cut into panels of ``width`` columns, (panels * rows, width)."""
+    count = -(-v.shape[1] // width)
+    whole = np.zeros((len(v), count * width), dtype)
+    whole[:, : v.shape[1]] = v
+    out = aligned((count * rows, width), dtype)
+    out.reshape(count, rows, width)[:, : len(v)] = whole.reshape(len(v), count, width).swapaxes(0, 1)
     return out

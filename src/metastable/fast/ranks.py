@@ -70,7 +70,7 @@ def uniform_share(dimension: int, kappa: float) -> float:
 
 
 class Tables(NamedTuple):
-    """What the kernels need for one rank: ``scale`` (2, entries) and, on S^2, ``g`` (1, entries), minus that of the recurrence."""
+    """What the kernels need for one rank: ``scale`` (2, entries) and, on S^2, the negative of ``g``, (1, entries)."""
 
     scale: np.ndarray
     g: np.ndarray

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metastable.fast.lanes import fill, inlined, kernel, larger, load, magnitude, reaches, store, top, total, within
-from metastable.fast.product import HEIGHT, VECTORS, multiply_add
+from metastable.fast.product import HEIGHT, VECTORS, multiply, multiply_add
 from metastable.fast.rows import span
 from metastable.fast.vexp import exp2
 
@@ -20,13 +20,10 @@ ROWS, COLUMNS = 64, 128
 @inlined
 def _scores(Q: Any, i0: int, K: Any, j0: int, columns: int, T: Any, low: Any, high: Any, last: int, width: int) -> None:
     """T = scores of queries i0 to i0 + ROWS and keys j0 to j0 + columns, -inf where a query may not look."""
-    for r in range(ROWS):
-        for c in range(0, columns, width):
-            store(T, r, c, fill(T, 0.0))
     d, panel = Q.shape[1], VECTORS * width
     for c in range(0, columns, panel):
         for r in range(0, ROWS, HEIGHT):
-            multiply_add(Q, i0 + r, d, K, (j0 + c) // panel * d, T, r, c)
+            multiply(Q, i0 + r, d, K, (j0 + c) // panel * d, T, r, c)
     for i in range(i0, last):
         if low[i] > j0 or high[i] < j0 + columns:
             for c in range(0, columns, width):
@@ -74,20 +71,21 @@ def _raise_top(most: float, i: int, out: Any, z: Any, m: Any) -> None:
 
 @kernel
 def tile_sums(
-    Q: Any, K: Any, V: Any, w: Any, low: Any, high: Any, first: int, last: int, out: Any, z: Any, m: Any, width: int
-) -> None:
+    Q: Any, K: Any, V: Any, w: Any, low: Any, high: Any, first: int, last: int, T: Any, out: Any, z: Any, m: Any,
+    width: int,
+) -> None:  # fmt: skip
     """Softmax sums of the queries first to last (first a multiple of ROWS).
 
-    Q (m, d) and w (1, n) are padded with zeros, K (d, n) and V (n, v) come as panels (`pack.panels`). Fills in
+    Q (m, d) and w (1, n) are padded with zeros, K (d, n) and V (n, v) come as panels (`pack`); T
+    (ROWS, COLUMNS) is room to work in. Fills in
     z = sum_j w_j 2^{y_ij - m_i}, m and out (m, v) = sum_j w_j 2^{y_ij - m_i} v_j, which start at 0, -inf and 0.
     """
-    T = np.empty((ROWS, COLUMNS), Q.dtype)
-    n = w.shape[1]
+    n, panel = w.shape[1], VECTORS * width
     for i0 in range(first, last, ROWS):
         end = min(i0 + ROWS, last)
         begin, stop = span(low, high, i0, end)
         for j0 in range(begin // COLUMNS * COLUMNS, stop, COLUMNS):
-            columns = min(COLUMNS, n - j0)
+            columns = min(COLUMNS, -(-(stop - j0) // panel) * panel)
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)
             for i in range(i0, end):
                 _raise_top(np.ceil(_row_top(T, i - i0, columns, width)), i, out, z, m)
@@ -98,14 +96,14 @@ def tile_sums(
 
 @kernel
 def hard_sums(
-    Q: Any, K: Any, V: Any, w: Any, low: Any, high: Any, first: int, last: int, out: Any, z: Any, m: Any, width: int
-) -> None:
+    Q: Any, K: Any, V: Any, w: Any, low: Any, high: Any, first: int, last: int, T: Any, out: Any, z: Any, m: Any,
+    width: int,
+) -> None:  # fmt: skip
     """As `tile_sums`, with weight w_j on the highest scores and 0 elsewhere; m is left as each row's highest score.
 
     Scores within 16 roundings of the largest magnitude count as tied, as in `metastable.normalise.hardmax`.
     """
-    T = np.empty((ROWS, COLUMNS), Q.dtype)
-    n = w.shape[1]
+    n, panel = w.shape[1], VECTORS * width
     size = np.zeros(ROWS)
     for i0 in range(first, last, ROWS):
         end = min(i0 + ROWS, last)
@@ -114,7 +112,7 @@ def hard_sums(
         for r in range(ROWS):
             size[r] = 0.0
         for j0 in range(begin, stop, COLUMNS):
-            columns = min(COLUMNS, n - j0)
+            columns = min(COLUMNS, -(-(stop - j0) // panel) * panel)
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)
             for i in range(i0, end):
                 m[i] = max(m[i], _row_top(T, i - i0, columns, width))
@@ -122,7 +120,7 @@ def hard_sums(
                     seen = within(load(T, i - i0, c), j0 + c, low[i], high[i], 0.0)
                     size[i - i0] = max(size[i - i0], top(magnitude(seen)))
         for j0 in range(begin, stop, COLUMNS):
-            columns = min(COLUMNS, n - j0)
+            columns = min(COLUMNS, -(-(stop - j0) // panel) * panel)
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)
             for i in range(i0, end):
                 bar = fill(T, m[i] - 16.0 * np.finfo(Q.dtype).eps * size[i - i0])
