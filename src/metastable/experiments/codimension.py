@@ -1,0 +1,238 @@
+"""Conjecture 4.2: with k eigenvalues of positive real part, tokens tend to at most three subspaces of codimension k."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.theorems import CONJECTURE, Triple
+from metastable.theory.verdicts import Verdict, judge_share
+from metastable.weights import sparse_symmetric
+
+SOURCE = "second paper, Conjecture 4.2"
+FIGURE_7 = np.array(
+    [
+        [0.92761287, 0.94333073, 0.3827744],
+        [0.94333073, 0.59991396, 0.47825472],
+        [0.3827744, 0.47825472, 0.46668605],
+    ]
+)
+FAMILIES = ("Fig. 7a", "symmetric", "real spectrum", "complex pair leads")
+
+
+@dataclass(frozen=True)
+class Params:
+    """Fig. 7a: n = 40 tokens uniform on [-5, 5]^3; Fig. 7b: n = 256 tokens uniform on [-0.5, 0.5]^128; Q = K = I.
+
+    Low-dimensional instances take turns: the published V; V = S diag(.) S^-1 with eigenvalues of modulus in [1, 2] and
+    random signs, S orthogonal or oblique; and V whose leading eigenvalues are a complex pair a +- ib. ``identities``
+    further instances have V = I, which the conjecture as printed includes.
+    """
+
+    instances: int = 200
+    seed: int = 0
+    n: int = 40
+    side: float = 5.0
+    identities: int = 25
+    high_instances: int = 2
+    high_n: int = 256
+    high_d: int = 128
+    high_side: float = 0.5
+    method: str = "tsit5"
+    chunk: int = 10
+
+
+def triple(params: Params, index: int) -> Triple:
+    """Low-dimensional instance ``index``, drawn from the seed (params.seed, index); its family is index mod 4."""
+    rng = np.random.default_rng([params.seed, index])
+    tokens = rng.uniform(-params.side, params.side, (params.n, 3))
+    kind, eye = index % len(FAMILIES), np.eye(3)
+    if kind == 0:
+        return Triple(eye, eye, FIGURE_7, tokens)
+    sizes = np.sort(rng.uniform(1.0, 2.0, 3))[::-1]
+    signs = np.where(rng.random(3) < 0.5, -1.0, 1.0)
+    signs[rng.integers(3)] = 1.0  # k >= 1
+    core = np.diag(sizes * signs)
+    if kind == 3:
+        a, b = rng.uniform(0.5, 1.0, 2)
+        core = np.array([[a, b, 0.0], [-b, a, 0.0], [0.0, 0.0, rng.choice([-1.0, 1.0]) * rng.uniform(0.2, 0.4)]])
+    S = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    S = S if kind == 1 else S + 0.3 * rng.standard_normal((3, 3))
+    V = S @ core @ np.linalg.inv(S)
+    return Triple(eye, eye, (V + V.T) / 2.0 if kind == 1 else V, tokens)
+
+
+def identity_triple(params: Params, index: int) -> Triple:
+    """V = I: k = d = 3, so that a subspace of codimension k is a point."""
+    rng = np.random.default_rng([params.seed, index, 1])
+    eye = np.eye(3)
+    return Triple(eye, eye, eye, rng.uniform(-params.side, params.side, (params.n, 3)))
+
+
+def high_triple(params: Params, index: int) -> Triple:
+    """High dimension: V symmetric and sparse, every eigenvalue of modulus at least 1, Q = K = I."""
+    rng = np.random.default_rng([params.seed, index, 2])
+    eye = np.eye(params.high_d)
+    tokens = rng.uniform(-params.high_side, params.high_side, (params.high_n, params.high_d))
+    V = sparse_symmetric(params.high_d, int(rng.integers(2**31)))
+    return Triple(eye, eye, (V + V.T) / 2.0, tokens)
+
+
+def run(params: Params, work: Work) -> Data:
+    """Low dimension with the path of the published V, the identity, and high dimension with all coordinates."""
+
+    def low(indices: list[int]) -> Data:
+        cases = [triple(params, i) for i in indices]
+        made = _measured(params, cases, params.chunk, True)
+        return made | {"path": made.pop("path")[[i < 1 for i in indices]]}
+
+    def same(first: int, last: int) -> Data:
+        return _measured(params, [identity_triple(params, i) for i in range(first, last)], params.chunk, False)
+
+    def high(first: int, last: int) -> Data:
+        return _measured(params, [high_triple(params, i) for i in range(first, last)], 1, False, _coordinates)
+
+    data = parts.in_families(work, "low", params.instances, params.chunk, len(FAMILIES), low)
+    for name, count, size, make in (
+        ("identity", params.identities, params.chunk, same),
+        ("high", params.high_instances, 1, high),
+    ):
+        data |= {f"{name}_{key}": value for key, value in work.parts(name, count, size, make).items()}
+    return data
+
+
+def _measured(params: Params, cases: list[Triple], chunk: int, paths: bool, watch: parts.Watch | None = None) -> Data:
+    details = ("codimension", "subspaces found")
+    return parts.instances(
+        CONJECTURE, cases, method=params.method, chunk=chunk, details=details, paths=paths, watch=watch
+    )
+
+
+def _coordinates(case: Triple, run: Any) -> dict[str, np.ndarray]:
+    """Coordinates along V's eigenvectors: the slowest and fastest that grow, and those that shrink (Figs 7b, 15)."""
+    zeta, values, _ = run.coordinates()  # (T, n, d)
+    zeta = np.concatenate([zeta, np.repeat(zeta[-1:], len(parts.SHARES) - len(zeta), axis=0)])
+    k = int((values.real > 0).sum())
+    chosen = np.unique(np.linspace(0, k - 1, 6).astype(int))
+    falling = k + np.unique(np.linspace(0, len(values) - k - 1, 6).astype(int))
+    picked = np.concatenate([np.resize(chosen, 6), np.resize(falling, 6)])
+    return {"coordinates": zeta[..., picked], "values": values.real[picked]}
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    """Four verdicts; the criterion is that of `limit_geometry_parts`, with lambda the slowest growing eigenvalue.
+
+    The three subspaces are not predicted but fitted: farthest points, then means. Farthest points come within a factor
+    2 of the best fit, far below what separates tokens that gathered from tokens that did not.
+    """
+    kind = np.arange(params.instances) % len(FAMILIES)
+    real, eligible = kind < 3, data["eligible"]
+    counts = [
+        f"{name} {(data['outcome'][kind == k] == parts.HOLDS).sum()}/{(kind == k).sum()}"
+        for k, name in enumerate(FAMILIES)
+    ]
+    claim = "Every rescaled token tends to one of at most three parallel subspaces of codimension k, "
+    identity = {"outcome": data["identity_outcome"]}
+    spreads = {name: parts.spread(data[f"{name}residual"]) for name in ("", "identity_", "high_")}
+    return [
+        judge_share(
+            claim + "for V with a real spectrum (d = 3).",
+            SOURCE,
+            parts.outcomes({"outcome": data["outcome"][real]}),
+            kind="conjecture",
+            eligible=eligible[real].tolist(),
+            seeds=np.flatnonzero(real).tolist(),
+            notes=f"holding: {', '.join(counts[:3])}; relative distances: {parts.spread(data['residual'][real])}",
+        ),
+        judge_share(
+            claim + "also where a complex pair leads (d = 3).",
+            SOURCE,
+            parts.outcomes({"outcome": data["outcome"][~real]}),
+            kind="conjecture",
+            eligible=eligible[~real].tolist(),
+            seeds=np.flatnonzero(~real).tolist(),
+            notes=f"holding: {counts[3]}; relative distances: {parts.spread(data['residual'][~real])}",
+        ),
+        judge_share(
+            claim + "as printed, which includes V = I: at most three points (d = 3).",
+            SOURCE,
+            parts.outcomes(identity),
+            kind="conjecture",
+            eligible=data["identity_eligible"].tolist(),
+            notes="Theorem 3.1 says otherwise: a polytope with more than three vertices; the conjecture is meant for "
+            f"generic V. Relative distances: {spreads['identity_']}",
+        ),
+        judge_share(
+            claim + f"in high dimension (n = {params.high_n}, d = {params.high_d}).",
+            SOURCE,
+            parts.outcomes({"outcome": data["high_outcome"]}),
+            kind="conjecture",
+            eligible=data["high_eligible"].tolist(),
+            notes=f"k = {data['high_details'][:, 0].astype(int).tolist()}, relative distances: {spreads['high_']}",
+        ),
+    ]
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    """Figs 7a, 7b and 15, and distances of every instance."""
+    from metastable import plots
+
+    t = parts.HORIZON * parts.SHARES
+    z, clock = data["path"][0], t / data["rate"][0]
+    vectors = np.linalg.eigh(FIGURE_7)[1]
+    group = (z[-1] @ vectors[:, -1] > 0).astype(int)
+    figures: dict[str, Any] = {
+        "figure-7a": plots.snapshots(
+            z, clock, times=clock[[0, 2, 5, 10]], color=group, scale="own", geometry="rescaled", columns=2
+        )
+    }
+    shown = parts.HALF + 1
+    coordinates = data["high_coordinates"][0]  # (T, n, 12)
+    sign = (coordinates[-1, :, 0] > 0).astype(int)
+    names = [f"$\\lambda$ = {v:.2f}" for v in data["high_values"][0]]
+    for name, part in (("figure-7b", slice(0, 3)), ("figure-15", slice(6, 9))):
+        lines = coordinates[:shown, :, part]
+        figures[name] = plots.projections(t[:shown], lines, groups=sign, names=names[part])
+    kind = np.arange(params.instances) % len(FAMILIES)
+    sorted_ = {name: np.sort(data["residual"][kind == k]) for k, name in enumerate(FAMILIES)}
+    sorted_["V = I"] = np.sort(data["identity_residual"])
+    longest = max(len(v) for v in sorted_.values())
+    grid = np.linspace(0.0, 1.0, longest)
+    lines_ = {name: np.interp(grid, np.linspace(0.0, 1.0, len(v)), v) for name, v in sorted_.items() if len(v)}
+    figures["distances"] = plots.series(
+        grid,
+        lines_,
+        yscale="log",
+        marks=True,
+        xlabel="share of instances",
+        ylabel="distance / extent",
+        reference={"criterion": ([0.0, 1.0], [parts.RESOLUTION] * 2)},
+    )
+    return figures
+
+
+EXPERIMENT = Experiment(
+    name="codimension",
+    title="Beyond one direction: subspaces of codimension k",
+    source=SOURCE,
+    figures="7a, 7b, 15",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={
+        "instances": 4,
+        "identities": 1,
+        "high_instances": 1,
+        "high_n": 40,
+        "high_d": 16,
+        "method": "rk4",
+        "chunk": 4,
+    },
+    full={"instances": 2000, "identities": 100, "high_instances": 10},
+    text="The published V still spreads along its eigenvalue 0.253 at t = 15, where the paper's picture ends; here"
+    " every run goes on until the slowest growing direction has had its time. The last picture shows, "
+    "instance by instance, how far tokens end from the nearest three subspaces.",
+)

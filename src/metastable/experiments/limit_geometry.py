@@ -1,0 +1,175 @@
+"""Table 1 of the second paper, measured: which limit follows from which V, Q and K, on random instances."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import (
+    collapse,
+    hyperplanes,
+    polytope,
+    polytope_times_subspace,
+)
+from metastable.experiments import (
+    limit_geometry_parts as parts,
+)
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.theorems import Triple
+from metastable.theory.verdicts import Verdict, judge_share
+from metastable.weights import paranormal
+
+CASES = ("V = I", "leading eigenvalue simple", "V paranormal", "V = -I")
+SCORES = ("Q^T K > 0", "<Q phi1, K phi1> > 0", "Q^T K > 0", "Q^T K = I")
+LIMITS = ("vertices of a polytope", "at most 3 hyperplanes", "polytope x subspace", "one cluster at 0")
+SOURCES = ("Theorem 3.1", "Theorem 4.1", "Theorem 5.1", "Theorem C.5")
+CLAIMS = (polytope.CLAIM, hyperplanes.CLAIM, polytope_times_subspace.CLAIM)
+DETAILS = ("vertices", "hyperplanes with tokens", "vertices")
+
+
+@dataclass(frozen=True)
+class Params:
+    """``instances`` of every row: n = 40 tokens uniform on [-5, 5]^3, all matrices random.
+
+    Unlike the experiments on single theorems, which start from the published matrices, every instance here has its own
+    Q, K and V (V = cI with c in [1/2, 2] in the first row, V = -cI and Q^T K = aI in the last).
+    """
+
+    instances: int = 50
+    seed: int = 0
+    n: int = 40
+    side: float = 5.0
+    method: str = "tsit5"
+    chunk: int = 10
+
+
+def triple(params: Params, row: int, index: int) -> Triple:
+    """Instance ``index`` of a row, drawn from the seed (params.seed, index, row)."""
+    rng = np.random.default_rng([params.seed, index, row])
+    Q, K = parts.random_score(3, rng)
+    tokens = rng.uniform(-params.side, params.side, (params.n, 3))
+    if row == 0:
+        return Triple(Q, K, rng.uniform(0.5, 2.0) * np.eye(3), tokens)
+    if row == 1:  # Q^T K > 0 makes every leading eigenvector a good one
+        return Triple(Q, K, rng.uniform(0.0, 1.0, (3, 3)), tokens)
+    if row == 2:
+        return Triple(Q, K, paranormal(3, int(rng.integers(2**31))), tokens)
+    a, c = rng.uniform(0.5, 2.0, 2)
+    return Triple(np.sqrt(a) * np.eye(3), np.sqrt(a) * np.eye(3), -c * np.eye(3), tokens)
+
+
+def run(params: Params, work: Work) -> Data:
+    """Rows 1 to 3 by the rescaled flow; row 4 by the flow itself, in the units in which a = c = 1."""
+    data: Data = {}
+    for row, claim in enumerate(CLAIMS):
+
+        def make(first: int, last: int, row: int = row, claim: Any = claim) -> Data:
+            cases = [triple(params, row, i) for i in range(first, last)]
+            return parts.instances(claim, cases, method=params.method, chunk=params.chunk, details=(DETAILS[row],))
+
+        made = work.parts(f"row{row}", params.instances, params.chunk, make)
+        data |= {f"row{row}_{key}": value for key, value in made.items()}
+
+    def last_row(first: int, last: int) -> Data:
+        return _collapse(params, [triple(params, 3, i) for i in range(first, last)])
+
+    made = work.parts("row3", params.instances, params.chunk, last_row)
+    return data | {f"row3_{key}": value for key, value in made.items()}
+
+
+def _collapse(params: Params, cases: list[Triple]) -> Data:
+    """Theorem C.5's instances: y = sqrt(a) x in time ct obeys the case a = c = 1, so all run in one call."""
+    from metastable.dynamics import Dynamics
+    from metastable.integrate import simulate
+    from metastable.theory.theorems import collapse_hypotheses
+    from metastable.weights import Weights
+
+    eye = np.eye(3)
+    dynamics = Dynamics(Weights(eye, eye, -eye), geometry="euclidean")
+    spare = [cases[-1]] * (params.chunk - len(cases))
+    tokens = np.stack([np.sqrt(p.form[0, 0]) * p.tokens for p in [*cases, *spare]])
+    setting = collapse.Params(method=params.method, n=params.n)
+    made = simulate(dynamics, tokens, t=setting.t, method=params.method, dt=setting.dt, save=collapse.times(setting))
+    measured = collapse.measured(made.x[:, : len(cases)])
+    eligible = [all(f.holds is True for f in collapse_hypotheses(p)) for p in cases]
+    return {key: value for key, value in measured.items() if key != "path"} | {"eligible": np.array(eligible)}
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    """One verdict per row, each with its experiment's criterion (`limit_geometry_parts`, `collapse.judge`)."""
+    return [
+        judge_share(
+            f"{CASES[row]}, {SCORES[row]}: {LIMITS[row]}.",
+            f"second paper, Table 1, {SOURCES[row]}",
+            _outcomes(params, data, row),
+            eligible=data[f"row{row}_eligible"].tolist(),
+            seeds=range(params.instances),
+            notes=_found(params, data, row),
+        )
+        for row in range(4)
+    ]
+
+
+def _outcomes(params: Params, data: Data, row: int) -> list[bool | None]:
+    if row < 3:
+        return parts.outcomes(data, f"row{row}_outcome")
+    return collapse.collapsed(
+        collapse.Params(n=params.n), {k: data[f"row3_{k}"] for k in ("covariance", "largest", "mean")}
+    )
+
+
+def _found(params: Params, data: Data, row: int) -> str:
+    if row == 3:
+        largest = data["row3_largest"]
+        return f"largest |x| falls from {largest[:, 0].mean():.3g} to {largest[:, -1].mean():.2g}"
+    found = data[f"row{row}_details"][:, 0]
+    return f"{DETAILS[row]}: {found.mean():.2f}; distance: {parts.spread(data[f'row{row}_residual'])}"
+
+
+def table(params: Params, data: Data) -> list[tuple[str, ...]]:
+    """The rows of Table 1 with what was measured: value, score, limit, theorem, share that holds, undecided, found."""
+    rows: list[tuple[str, ...]] = []
+    for row, verdict in enumerate(judge(params, data)):
+        outcomes = _outcomes(params, data, row)
+        holds, open_ = sum(o is True for o in outcomes), sum(o is None for o in outcomes)
+        measured = _found(params, data, row).split(";")[0]
+        share = f"{holds}/{verdict.eligible}" + (f" ({open_} undecided)" if open_ else "")
+        rows.append((CASES[row], SCORES[row], LIMITS[row], SOURCES[row], share, measured))
+    return rows
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    """Table 1 as a picture."""
+    from metastable.plots.style import FAINT, INK, new_figure, paper
+
+    head = ("value", "key and query", "limit", "source", "seen in", "measured")
+    rows = table(params, data)
+    with paper():
+        figure = new_figure(7.0, 1.75)
+        axes = figure.add_subplot()
+        axes.axis("off")
+        widths = (0.17, 0.15, 0.17, 0.1, 0.11, 0.3)
+        drawn = axes.table([head, *rows], cellLoc="left", colWidths=widths, loc="center", edges="horizontal")
+        drawn.auto_set_font_size(False)
+        drawn.set_fontsize(6.5)
+        drawn.scale(1.0, 1.35)
+        for (line, _), cell in drawn.get_celld().items():
+            cell.set_edgecolor(FAINT if line else INK)
+            cell.set_text_props(weight="bold" if line == 0 else "normal")
+    return {"table-1": figure}
+
+
+EXPERIMENT = Experiment(
+    name="limit-geometry",
+    title="The limits at a glance",
+    source="second paper, Table 1",
+    figures="Table 1",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 4, "method": "rk4", "chunk": 4},
+    full={"instances": 1000},
+    text="Every row of the paper's Table 1 on random matrices that satisfy its hypotheses, with the share of "
+    "instances in which the limit was seen.",
+)

@@ -1,0 +1,213 @@
+"""Theorem 2.1: on the line attention tends to a Boolean matrix of rank 1 or 2, doubly exponentially fast."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import low_rank_attention_parts as parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory import hypotheses
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
+
+SOURCE = "second paper, Theorem 2.1"
+
+
+@dataclass(frozen=True)
+class Params:
+    """d = 1: n = 40 tokens uniform on [-5, 5], Q = K = V = 1 (Fig. 3), and other n (Fig. 11).
+
+    d = 2: n = 20 tokens uniform on [-1, 1]^2, V and Q = MM^T, K = 1 (Fig. 4). d = 80: n = 40 tokens uniform on
+    [-1, 1]^80, V = MM^T, Q = K = 1 (Fig. 11). M uniform on [-1, 1].
+
+    On the line V and QK only set the units of time and length, so other scalars would be other sides of the interval.
+    In the plane and beyond time is in units of 1/lambda_1(V): the paper's T = 10 and 11 are 10 and 11 lambda_1 of them.
+    """
+
+    instances: int = 200
+    seed: int = 0
+    n: int = 40
+    side: float = 5.0
+    t: float = 15.0
+    other_n: tuple[int, ...] = (10, 160)
+    plane: int = 200
+    plane_n: int = 20
+    plane_t: float = 40.0
+    high: int = 200
+    high_n: int = 40
+    high_d: int = 80
+    method: str = "tsit5"
+    chunk: int = 50
+
+
+def line_tokens(params: Params, n: int, index: int) -> np.ndarray:
+    """Tokens of instance ``index`` with n tokens on the line."""
+    rng = np.random.default_rng([params.seed, index, n])
+    return rng.uniform(-params.side, params.side, (n, 1))
+
+
+def weights(params: Params, d: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(Q, K, V, tokens) of instance ``index`` in dimension d > 1."""
+    rng = np.random.default_rng([params.seed, index, d])
+    n, eye = (params.plane_n if d == 2 else params.high_n), np.eye(d)
+    M, N = rng.uniform(-1.0, 1.0, (2, d, d))
+    V = M @ M.T
+    return (N @ N.T if d == 2 else eye), eye, V / np.linalg.eigvalsh(V)[-1], rng.uniform(-1.0, 1.0, (n, d))
+
+
+def run(params: Params, work: Work) -> Data:
+    """Attention over time in all settings: distances from Boolean, and its first instance for the pictures."""
+    data: Data = {}
+    one = np.ones((1, 1))
+    for n in (params.n, *params.other_n):
+        count = params.instances
+
+        def line(first: int, last: int, n: int = n) -> Data:
+            cases = [(one, one, one, line_tokens(params, n, i)) for i in range(first, last)]
+            return parts.attention_of(cases, params.t, params.method, params.chunk, keep=first == 0)
+
+        data |= {f"line{n}_{k}": v for k, v in work.parts(f"line{n}", count, params.chunk, line).items()}
+    for d, name, count in ((2, "plane", params.plane), (params.high_d, "high", params.high)):
+
+        def space(first: int, last: int, d: int = d) -> Data:
+            cases = [weights(params, d, i) for i in range(first, last)]
+            return parts.attention_of(cases, params.plane_t, params.method, params.chunk, keep=first == 0)
+
+        data |= {f"{name}_{k}": v for k, v in work.parts(name, count, params.chunk, space).items()}
+    return data
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    """Verdicts on the theorem, its rank, its rate, n, and d > 1.
+
+    Distance of a row from Boolean: its total variation distance from the nearest row that is 1 on one of two tokens
+    (the two that receive most), which must be at most 1e-3. A row that settles does so doubly exponentially, so at the
+    horizon it is either far below (1e-300 is usual) or has not settled: an instance with more such rows than the
+    theorem allows is undecided while any of them is still moving, and breaks the claim when they are at rest (changed
+    by less than a tenth since two thirds of the horizon), within the time at which rounding left the run valid.
+
+    Rate: for a settled row x_i' = V x_lead, so the score gap g |x_i| has a constant g = |x_lead - x_second| and |x_i|
+    follows e^{Vt} up to a relative e^{-Vt} of where it began; -log(1 - P_i,lead) is that gap up to log n. The slope of
+    log(-log(1 - P)) in t is therefore V = 1 up to 2 e^{-4}/2 for windows from t = 4 on of length 2 or more, and up to
+    log(n)/100 from values above 100 (values above 9,000 are cut off): 0.02 + 0.04 < 0.1.
+    """
+    base = f"line{params.n}_"
+    one = np.ones((1, 1))
+    scalars = hypotheses.positive_scalars(one, one, one).holds is True
+    distinct = [
+        hypotheses.distinct_tokens(line_tokens(params, params.n, i)).holds is True for i in range(params.instances)
+    ]
+    eligible = [scalars and e for e in distinct]
+    ranks = data[base + "rank"]
+    slope = data[base + "slope"]
+    shown = [f"rank {r}: {int((ranks == r).sum())}" for r in np.unique(ranks)]
+    verdicts = [
+        judge_share(
+            "On the line (V > 0, QK > 0) attention tends to a Boolean matrix with at most two columns in use, but "
+            "for at most one row.",
+            SOURCE,
+            parts.boolean(data, base, exempt=1),
+            eligible=eligible,
+            notes=f"row distances but the largest: {parts.spread(data[base + 'second'][:, -1])}",
+        ),
+        judge_share(
+            "For almost every start the limit has no exceptional row: it is Boolean of rank 1 or 2.",
+            SOURCE,
+            parts.boolean(data, base, exempt=0),
+            eligible=eligible,
+            notes=", ".join(shown),
+        ),
+        judge_number(
+            "Convergence is doubly exponential: log(-log(1 - P)) grows with slope V = 1.",
+            "second paper, after Theorem 2.1",
+            slope[np.isfinite(slope)],
+            (0.9, 1.1),
+            instances=params.instances,
+            notes=f"each value is the mean over the rows of an instance; {parts.spread(slope)}",
+        ),
+    ]
+    for n in params.other_n:
+        key = f"line{n}_"
+        verdicts.append(
+            judge_share(
+                f"The number of tokens changes nothing: the same limit with n = {n}.",
+                "second paper, Figs 3 and 11",
+                parts.boolean(data, key, exempt=0),
+                kind="observation",
+                notes=f"mean slope {np.nanmean(data[key + 'slope']):.4f}; time until Boolean, median "
+                f"{np.nanmedian(data[key + 'settled']):.3g} (n = {params.n}: "
+                f"{np.nanmedian(data[base + 'settled']):.3g})",
+            )
+        )
+    for d, key in ((2, "plane_"), (params.high_d, "high_"))[: 2 if params.high else 1]:
+        verdicts.append(
+            judge_share(
+                f"Beyond the line too (d = {d}, V > 0, Q > 0) attention tends to a Boolean matrix of rank at most 2.",
+                "second paper, Section 2, Figs 4 and 11",
+                parts.boolean(data, key, exempt=0),
+                kind="observation",
+                notes=f"largest row distances: {parts.spread(data[key + 'first'][:, -1])}; leaders: "
+                + ", ".join(
+                    f"{r} in {int((data[key + 'leaders'] == r).sum())}" for r in np.unique(data[key + "leaders"])
+                ),
+            )
+        )
+    return verdicts
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    """Figs 2, 3, 4, 11, and the rate."""
+    from metastable import plots
+
+    t = params.t * parts.SHARES
+    base = f"line{params.n}_"
+    P = data[base + "attention"][0]  # (T, n, n)
+    few = [0, 3, 6, len(t) - 1]
+    figures = {
+        "figure-2": plots.attention_maps(parts.sorted_form(P[-1]), titles=["rows and columns permuted"]),
+        "figure-3": plots.attention_maps(P[few], titles=[f"$t$ = {v:.2g}" for v in t[few]]),
+    }
+    Q, K = weights(params, 2, 0)[:2]
+    times = params.plane_t * parts.SHARES
+    x = data["plane_tokens"][0][..., :2]  # (T, n, 2), unscaled and divided by its largest norm
+    early = [0, 5, 9, 14]
+    figures["figure-4"] = plots.attention_clouds(
+        x[early] @ K.T,
+        x[early] @ Q.T,
+        data["plane_attention"][0][early],
+        titles=[f"$\\lambda_1 t$ = {v:.2g}" for v in times[early]],
+        columns=4,
+    )
+    final = {f"d = 1, n = {n}": data[f"line{n}_attention"][0][-1] for n in params.other_n}
+    if params.high:
+        final[f"d = {params.high_d}, n = {params.high_n}"] = data["high_attention"][0][-1]
+    for k, (word, panel) in enumerate(final.items()):
+        figures[f"figure-11-{k + 1}"] = plots.attention_maps(parts.coarse(panel), titles=[word])
+    depth = data[base + "depth"][0]  # (T, n)
+    late = t >= 1.0
+    lines = {f"row {i}": np.where(depth[late, i] < parts.DEEPEST, depth[late, i], np.nan) for i in range(4)}
+    figures["rate"] = plots.series(
+        t[late],
+        lines,
+        yscale="log",
+        ylabel=r"$-\log(1 - P_{i,lead})$",
+        reference={"$e^t$": (t[late], np.exp(t[late]))},
+    )
+    return figures
+
+
+EXPERIMENT = Experiment(
+    name="low-rank-attention",
+    title="Attention tends to a Boolean matrix of low rank",
+    source=SOURCE,
+    figures="2, 3, 4, 11",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 4, "other_n": (10,), "plane": 4, "plane_n": 40, "high": 0, "method": "rk4", "chunk": 4},
+    full={"instances": 2000, "plane": 2000},
+    text="Attention of tokens on the line, in the plane and in many dimensions. On the line the left-most and "
+    "right-most tokens end up with everybody's attention. The clouds show keys (green) and queries (purple), "
+    "joined by lines as wide as the attention between them.",
+)

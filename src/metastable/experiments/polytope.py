@@ -1,0 +1,190 @@
+"""Theorem 3.1: with V = I and Q^T K > 0, rescaled tokens tend to the boundary of a convex polytope, or to 0."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.theorems import THEOREMS, Triple
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
+
+CLAIM = THEOREMS[1]
+DETAILS = ("vertices", "largest distance from a vertex or 0")
+SOURCE = "second paper, Theorem 3.1"
+
+
+@dataclass(frozen=True)
+class Params:
+    """n = 40 tokens uniform on [-5, 5]^3, V = I (Fig. 5); every other instance has a random Q^T K > 0 instead of I."""
+
+    instances: int = 200
+    seed: int = 0
+    n: int = 40
+    d: int = 3
+    side: float = 5.0
+    method: str = "tsit5"
+    chunk: int = 10
+
+
+def triple(params: Params, index: int) -> Triple:
+    """Instance ``index``: all its randomness comes from the seed (params.seed, index)."""
+    rng = np.random.default_rng([params.seed, index])
+    tokens = rng.uniform(-params.side, params.side, (params.n, params.d))
+    eye = np.eye(params.d)
+    Q, K = (eye, eye) if index % 2 == 0 else parts.random_score(params.d, rng)
+    return Triple(Q, K, eye, tokens)
+
+
+def run(params: Params, work: Work) -> Data:
+    """Instances in chunks; the paths of the first two, for pictures."""
+
+    def make(indices: list[int]) -> Data:
+        cases = [triple(params, i) for i in indices]
+        made = parts.instances(
+            CLAIM, cases, method=params.method, chunk=params.chunk, details=DETAILS, watch=_watch, paths=True
+        )
+        return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
+
+    return parts.in_families(work, "instances", params.instances, params.chunk, 2, make)
+
+
+def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
+    """How far any later token gets outside an earlier hull, relative; and the vertices at the start."""
+    from metastable.observables import hull_count, hull_growth
+
+    few = np.array([0, 3, 6, 9, 13, 18, parts.HALF, len(parts.SHARES) - 1])
+    few = few[few < len(run.t)]
+    growth = hull_growth(run.x[few]).max() / np.linalg.norm(case.tokens, axis=1).max()
+    return {"growth": np.asarray(growth), "start": np.asarray(hull_count(case.tokens))}
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    """Five verdicts. Tolerances, besides those of `limit_geometry_parts`:
+
+    - a token is at a vertex when it is within 2 resolutions of it: vertices are found up to one resolution, and a token
+      may be one off its limit;
+    - the identity of a limit point, <Qz, Kz> = max_j <Qz, K v_j>, is linear in the v_j and z, each known to a
+      resolution, so it must hold to 2 resolutions of |K^T Q z| times the extent;
+    - the hull's boundary only moves inwards and errors outside it are not amplified, so later tokens leave an earlier
+      hull by no more than the sum of local errors (`limit_geometry_parts.GROWTH`);
+    - "significantly smaller than n" is read as: on average at most half of n.
+    """
+    seeds = range(params.instances)
+    settled = data["outcome"] == parts.HOLDS
+    vertices, far = data["details"].T  # (instances,) each
+    away, away_before = far / data["extent"], data["details_before"][:, 1] / data["extent"]
+    at_vertex = parts.still(away, away_before, 2 * parts.RESOLUTION, settled)
+    identity = np.where(settled, _identity(params, data) <= 2 * parts.RESOLUTION, parts.UNDECIDED)
+    shrinks = [bool(g <= parts.GROWTH) for g in data["growth"]]
+    eligible = data["eligible"].tolist()
+    kept = settled & data["eligible"]
+    said = f"relative distances at the end: {parts.spread(data['residual'])}"
+    return [
+        judge_share(
+            "With V = I and Q^T K > 0 every rescaled token tends to 0 or to the boundary of a convex polytope.",
+            SOURCE,
+            parts.outcomes(data),
+            eligible=eligible,
+            seeds=seeds,
+            notes=said,
+        ),
+        judge_share(
+            "For almost every start the limits are vertices of the polytope (or 0).",
+            "second paper, after Theorem 3.1",
+            parts.outcomes({"outcome": at_vertex}),
+            kind="observation",
+            eligible=eligible,
+            seeds=seeds,
+            notes=f"distance from the nearest vertex, relative: {parts.spread(away)}",
+        ),
+        judge_number(
+            f"The polytope has far fewer vertices than the n = {params.n} tokens (share of n).",
+            "second paper, after Theorem 3.1",
+            vertices[kept] / params.n,
+            (0.0, 0.5),
+            kind="observation",
+            instances=params.instances,
+            notes=f"{parts.average(vertices[kept]):.2f} vertices on average, "
+            f"{parts.average(data['start'][kept]):.1f} in the hull at the start",
+        ),
+        judge_share(
+            "The convex hull of the rescaled tokens never grows.",
+            "second paper, Proposition C.2",
+            shrinks,
+            eligible=eligible,
+            seeds=seeds,
+            notes=f"relative growth between saved times: {parts.spread(data['growth'])}",
+        ),
+        judge_share(
+            "Every limit point z is 0 or maximises its own score, <Qz, Kz> = max_j <Qz, K v_j> over the vertices v_j.",
+            "second paper, Claim 1 (ORACLES 17)",
+            parts.outcomes({"outcome": identity}),
+            eligible=eligible,
+            seeds=seeds,
+        ),
+    ]
+
+
+def _identity(params: Params, data: Data) -> np.ndarray:
+    """The identity's largest gap over the tokens of each instance, as a distance relative to the extent."""
+    from metastable.theory.limits import polytope_of
+
+    worst = []
+    for i, z in enumerate(data["end"]):
+        form, extent = triple(params, i).form, float(data["extent"][i])
+        corners = polytope_of(z, form).vertices(parts.RESOLUTION * extent)
+        normals = z @ form  # (n, d)
+        gap = np.abs((normals @ corners.T).max(axis=1) - (normals * z).sum(axis=1))
+        length = np.linalg.norm(normals, axis=1)
+        face = gap / np.where(length > 0.0, length, 1.0)
+        worst.append(np.minimum(face, np.linalg.norm(z, axis=1)).max() / extent)
+    return np.array(worst)
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    """Figs 1 and 5, and how many vertices there are."""
+    from metastable import plots
+
+    t = parts.HORIZON * parts.SHARES
+    path = data["path"]
+    figures = {}
+    if params.d in (2, 3):
+        figures["figure-1"] = plots.polytope(path[0][[0, -1]], t[[0, -1]], times=[0, t[-1]], color="final")
+        figures["figure-5"] = plots.polytope(path[0], t, times=[0, 1, 2, 5], color="final", columns=2)
+    counts = {
+        "at the start": np.bincount(data["start"].astype(int), minlength=params.n + 1),
+        "in the limit": np.bincount(data["details"][:, 0].astype(int), minlength=params.n + 1),
+    }
+    shares = {name: 1.0 * row / row.sum() for name, row in counts.items()}
+    figures["vertices"] = plots.series(
+        np.arange(params.n + 1), shares, marks=True, xlabel="vertices of the hull", ylabel="share of instances"
+    )
+    return figures
+
+
+def films(params: Params, data: Data) -> dict[str, Any]:
+    """The first instance, until nothing moves."""
+    from metastable.trajectory import Trajectory
+
+    shown = parts.HALF
+    return {"polytope": Trajectory(parts.HORIZON * parts.SHARES[:shown], data["path"][0][:shown])}
+
+
+EXPERIMENT = Experiment(
+    name="polytope",
+    title="Tokens tend to the vertices of a polytope",
+    source=SOURCE,
+    figures="1, 5",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 4, "method": "rk4", "chunk": 4},
+    full={"instances": 2000},
+    films=films,
+    text="Tokens in space under V = I, rescaled. Every other instance has Q = K = I as in the paper's figures, the"
+    " rest a random Q^T K > 0. In the pictures the orange edges are those of the limiting polytope, whose "
+    "corners are the leaders; colours tell which corner a token ends in.",
+)

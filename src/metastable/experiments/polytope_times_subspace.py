@@ -1,0 +1,151 @@
+"""Theorem 5.1: for paranormal V and Q^T K > 0, tokens tend to (the boundary of a polytope, or 0) x a subspace."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments.base import Data, Experiment, Work
+from metastable.theory.leading import paranormal_splitting
+from metastable.theory.theorems import THEOREMS, Triple
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
+from metastable.weights import paranormal
+
+CLAIM = THEOREMS[3]
+SOURCE = "second paper, Theorem 5.1"
+FIGURE_8 = np.diag([1.0, 1.0, -0.5])
+
+
+@dataclass(frozen=True)
+class Params:
+    """n = 40 tokens uniform on [-5, 5]^3, Q = K = I, V = diag(1, 1, -1/2) (Fig. 8).
+
+    Every other instance has a random paranormal V instead (oblique F of dimension 2) and a random Q^T K > 0.
+    """
+
+    instances: int = 200
+    seed: int = 0
+    n: int = 40
+    side: float = 5.0
+    method: str = "tsit5"
+    chunk: int = 10
+
+
+def triple(params: Params, index: int) -> Triple:
+    """Instance ``index``, drawn from the seed (params.seed, index)."""
+    rng = np.random.default_rng([params.seed, index])
+    tokens = rng.uniform(-params.side, params.side, (params.n, 3))
+    if index % 2 == 0:
+        return Triple(np.eye(3), np.eye(3), FIGURE_8, tokens)
+    Q, K = parts.random_score(3, rng)
+    return Triple(Q, K, paranormal(3, int(rng.integers(2**31))), tokens)
+
+
+def run(params: Params, work: Work) -> Data:
+    """Instances in chunks; the path of the first, for pictures."""
+
+    def make(indices: list[int]) -> Data:
+        cases = [triple(params, i) for i in indices]
+        made = parts.instances(
+            CLAIM,
+            cases,
+            method=params.method,
+            chunk=params.chunk,
+            details=("vertices",),
+            watch=_watch,
+            paths=True,
+        )
+        return made | {"path": made.pop("path")[[i < 1 for i in indices]]}
+
+    return parts.in_families(work, "instances", params.instances, params.chunk, 2, make)
+
+
+def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
+    """The spread of the coordinate in G at the last valid time over that at the start, where V contracts in G."""
+    zeta, values, _ = run.coordinates()
+    last = int(np.flatnonzero(run.t <= run.valid_until)[-1])
+    growth = zeta[last, :, 2].std() / zeta[0, :, 2].std()
+    return {"spread": np.asarray(growth if values[2].real < 0.0 else np.nan)}
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    """Three verdicts, with the tolerances of `limit_geometry_parts`; lambda is V's eigenvalue on F.
+
+    Distances are those of the projections on F along G from the boundary of their hull, or from 0. "Diverges along G"
+    asks that the spread along the eigenvalue mu < 0 has grown tenfold by the end: tokens that follow leaders settled
+    at finite distance grow like e^{|mu| t}, which is e^{6.9} for Fig. 8.
+    """
+    eligible, seeds = data["eligible"].tolist(), range(params.instances)
+    kept = (data["outcome"] == parts.HOLDS) & data["eligible"]
+    vertices = data["details"][kept, 0]
+    published = np.arange(params.instances) % 2 == 0
+    grown = [bool(s >= 10.0) for s in data["spread"][published]]
+    counts = [(data["outcome"][m] == parts.HOLDS).sum() for m in (published, ~published)]
+    return [
+        judge_share(
+            "For paranormal V and Q^T K > 0 every rescaled token tends to (the boundary of a convex polytope in F, or "
+            "0) x G.",
+            SOURCE,
+            parts.outcomes(data),
+            eligible=eligible,
+            seeds=seeds,
+            notes=f"holding: Fig. 8 {counts[0]}/{published.sum()}, random {counts[1]}/{(~published).sum()}; "
+            f"relative distances: {parts.spread(data['residual'])}",
+        ),
+        judge_number(
+            f"The polygon in F has far fewer vertices than the n = {params.n} tokens (share of n).",
+            "second paper, Fig. 8",
+            vertices / params.n,
+            (0.0, 0.5),
+            kind="observation",
+            instances=params.instances,
+            notes=f"{parts.average(vertices):.2f} vertices on average",
+        ),
+        judge_share(
+            "With V = diag(1, 1, -1/2) tokens diverge along the third coordinate.",
+            "second paper, Fig. 8",
+            grown,
+            kind="observation",
+            seeds=np.flatnonzero(published).tolist(),
+            notes=f"growth of the spread: {parts.spread(data['spread'][published])}",
+        ),
+    ]
+
+
+def draw(params: Params, data: Data) -> dict[str, Any]:
+    """Fig. 8 in space, each panel with its own scale, and its shadow in F with the limiting polygon."""
+    from metastable import plots
+
+    t, z = parts.HORIZON * parts.SHARES, data["path"][0]
+    shadow = z @ _plane(FIGURE_8).T  # (T, n, 2)
+    times = [0, 1, 2, 5]
+    corner = np.linalg.norm(shadow[-1][:, None] - shadow[-1][None], axis=-1) < 2e-3 * params.side
+    labels = corner.argmax(axis=1)  # the first token at the same place
+    colour = np.unique(labels, return_inverse=True)[1]
+    return {
+        "figure-8": plots.snapshots(z, t, times=times, color=colour, scale="own", geometry="rescaled", columns=2),
+        "polygon": plots.polytope(shadow, t, times=times, color=colour, columns=4),
+    }
+
+
+def _plane(V: np.ndarray) -> np.ndarray:
+    splitting = paranormal_splitting(V)[1]
+    assert splitting is not None
+    return splitting.coordinates  # (2, 3)
+
+
+EXPERIMENT = Experiment(
+    name="polytope-times-subspace",
+    title="A polytope in some directions, a subspace in the others",
+    source=SOURCE,
+    figures="8",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 4, "method": "rk4", "chunk": 4},
+    full={"instances": 2000},
+    text="V is a multiple of the identity on a plane F and smaller on the rest, G. Seen in F tokens gather at the "
+    "corners of a polygon; along G, where V is negative, they spread for ever (mind the scales).",
+)
