@@ -51,11 +51,16 @@ def run(params: Params, work: Work) -> Data:
         chosen = [instance(params, params.seed + k, v, b) for k, v, b in cases]
         x0 = np.stack([x for _, x in chosen])
         runs = simulate_many([dyn for dyn, _ in chosen], x0, params.times[-1], params.dt, save=params.times)
-        mass = np.stack([_masses(one.x, b) for one, (_, _, b) in zip(runs, cases)])  # (b V betas, T, n)
-        return {"mass": mass.reshape(last - first, *shape, len(params.times), params.n)}
+        P = [np.asarray(_attention(one.x, jnp.asarray(b))) for one, (_, _, b) in zip(runs, cases)]  # (T, n, n) each
+        mass = np.stack([sink_mass(one, _visible(params.n), per="token") for one in P])  # (b V betas, T, n)
+        shape_all = (last - first, *shape, len(params.times))
+        return {
+            "mass": mass.reshape(*shape_all, params.n),
+            "others": np.stack([_from_others(one) for one in P]).reshape(shape_all),
+        }
 
     data = work.parts("runs", params.instances, min(25, params.instances), chunk)
-    return {"mass": data["mass"], "baseline": sink_baseline(params.n, _visible(params.n), per="token")}
+    return {**data, "baseline": sink_baseline(params.n, _visible(params.n), per="token")}
 
 
 @jax.jit
@@ -63,9 +68,11 @@ def _attention(x: Any, beta: Any) -> Any:
     return Dynamics(beta=beta, mask="causal").attention(0.0, x)[..., 0, :, :]
 
 
-def _masses(x: np.ndarray, beta: float) -> np.ndarray:
-    """Each token's share of all attention, (T, n)."""
-    return sink_mass(np.asarray(_attention(x, jnp.asarray(beta))), _visible(x.shape[-2]), per="token")
+def _from_others(P: np.ndarray) -> np.ndarray:
+    """Token 1's part of what tokens give away (self-attention left out), over the same with uniform attention, (T,)."""
+    away = np.tril(P, -1)[:, 1:]  # (T, n - 1, n): viewers 2..n
+    part = (away[..., 0] / away.sum(axis=-1)).mean(axis=-1)
+    return np.asarray(part / (1.0 / np.arange(1, P.shape[-1])).mean())
 
 
 def _visible(n: int) -> np.ndarray:
@@ -76,11 +83,14 @@ def _visible(n: int) -> np.ndarray:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Two claims for every V and judged beta, at the last time.
+    """Three claims for every V and judged beta, at the last time.
 
     First: token 1 holds the largest share of all attention, in more than half of the starts. Second: its share exceeds
     the causal-position baseline (1/n) sum_i 1/i: the mean ratio exceeds 1. There is no other tolerance. At consensus
-    attention is uniform and the ratio is exactly 1, so a run that collapses cannot satisfy the second claim.
+    attention is uniform and the ratio is exactly 1, so a run that collapses cannot satisfy the second claim. Third:
+    with Q = K = I tokens attend much to themselves, which hides the rest; of what they give to others token 1's part,
+    over the same part of uniform attention, exceeds 1. At t = 0 tokens are exchangeable and this ratio is 1 in the
+    mean: what it gains is the dynamics' doing.
     """
     seeds = [params.seed + k for k in range(len(data["mass"]))]
     verdicts = []
@@ -108,6 +118,14 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                     notes="attention on token 1 over the causal-position baseline; the paper's other reason, "
                     "alignments learned in training, has no counterpart in these dynamics",
                 ),
+                judge_number(
+                    f"Self-attention left out, it receives more than its position alone would give ({where}).",
+                    SOURCE,
+                    data["others"][:, v, params.betas.index(beta), -1],
+                    (1.0, np.inf),
+                    kind="observation",
+                    notes=f"at t = 0 the ratio is {data['others'][:, v, params.betas.index(beta), 0].mean():.3f}",
+                ),
             ]
     return verdicts
 
@@ -119,6 +137,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     ratio = data["mass"][..., 0] / data["baseline"][0]  # (b, V, betas, T)
     return {
         "Attention on token 1 over its position's share, against beta": _over_beta(params, ratio),
+        "The same without self-attention": _over_beta(params, data["others"]),
         "Attention on token 1 over its position's share, against time": _over_time(params, ratio),
         "Attention on every token": _over_tokens(params, data),
     }
