@@ -203,8 +203,8 @@ def _verdict(params: Params, data: Data, case: int, k: int) -> Verdict:
         kind="observation",
         eligible=data[f"eligible-{case}"][mine].tolist(),
         seeds=seeds[mine].tolist(),
-        notes=f"the limit: {claim.sentence}; of {len(found)} instances {int(small.sum())} shrink to 0 and {points} to one "
-        f"point; relative distances of those that do not shrink: {parts.spread(data[f'residual-{case}'][mine][~small])}",
+        notes=f"the limit: {claim.sentence}; of {len(found)} instances {int(small.sum())} shrink to 0, {points} to one "
+        f"point; relative distances of those that do not: {parts.spread(data[f'residual-{case}'][mine][~small])}",
     )
 
 
@@ -218,8 +218,17 @@ def _settled(data: Data, case: int) -> np.ndarray:
     return np.where(restless & (found == parts.HOLDS), parts.UNDECIDED, found)
 
 
+def start_and_end(axis: Any, start: np.ndarray, end: np.ndarray) -> None:
+    """Two coordinates of tokens (n, d): where they began, small and grey, and where they ended."""
+    from metastable.plots.style import FAINT, PALETTE
+
+    axis.scatter(*start[:, :2].T, s=8, color=FAINT)
+    axis.scatter(*end[:, :2].T, s=16, color=PALETTE[0], edgecolor="white", linewidth=0.4, zorder=3)
+    axis.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$")
+
+
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import paper, polytope
+    from metastable.plots import paper
     from metastable.plots.style import PALETTE, panels
 
     family_of = _seeds(params) % len(FAMILIES)
@@ -239,11 +248,11 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
         ends, row = panels(None, len(shown), 1.75, extra=0.35)
         for index, axis in zip(shown, row):
             start = instance(params, 0, params.seed + index).tokens
-            polytope(np.stack([start, data["end-0"][index]]), [0.0, 1.0], times=[1.0], ax=axis)
+            start_and_end(axis, start, data["end-0"][index])
             axis.set_title(list(FAMILIES)[family_of[index]])
     return {
         "Share of instances that reach the limit set although Q^T K is not positive, with 95% intervals": figure,
-        "Where tokens end with V = I, one instance of each family": ends,
+        "Where tokens begin (grey) and end (blue) with V = I, one instance of each family": ends,
     }
 
 

@@ -151,7 +151,8 @@ def _hull(params: Params, data: Data) -> Verdict:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import paper, polytope, series
+    from metastable.experiments.beyond_positive_definite import start_and_end
+    from metastable.plots import paper, series
     from metastable.plots.style import panels
 
     counts = [data[f"count-{heads}"] for heads in params.heads]
@@ -171,10 +172,10 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
         figure, axes = panels(None, len(params.heads), 1.75, extra=0.35)
         for h, axis in zip(params.heads, axes):
             start = instance(params, h, params.seed)[1]
-            polytope(np.stack([start, data[f"end-{h}"][0]]), [0.0, 1.0], times=[1.0], ax=axis)
+            start_and_end(axis, start, data[f"end-{h}"][0])
             axis.set_title(f"H = {h}: {data[f'count-{h}'][0]} clusters")
     return {
-        "Where the same tokens end with more and more heads": figure,
+        "Where the same tokens (grey) end (blue) with more and more heads": figure,
         "Clusters and leaders against the number of heads": curve,
     }
 

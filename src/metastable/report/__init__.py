@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.experiments.running import Record, read
+from metastable.experiments.running import Record, command, read
 from metastable.report.sections import Media, anchor, broken, chip, escaped, measured, section
 from metastable.theory.verdicts import Verdict
 
@@ -125,7 +125,16 @@ A claim <span class="status holds">holds</span> or <span class="status fails">fa
 interval is on one side of its criterion; otherwise it is <span class="status undecided">undecided</span> at this
 horizon.</p>
 <ul class="counts">{"".join(items)}</ul>
-<p class="soft">{said}</p>"""
+<p class="soft">{said} {_preset(records)}</p>"""
+
+
+def _preset(records: Mapping[str, Record]) -> str:
+    """Which command made the page, and what that means for its numbers."""
+    if not records:
+        return ""
+    first = next(iter(records.values()))
+    few = " This is a first look at few instances: intervals are wide." if first.preset == "quick" else ""
+    return f"Made by <code>{escaped(command((), first.preset, first.overrides))}</code>.{few}"
 
 
 def _contents(names: Sequence[str], records: Mapping[str, Record], failures: Mapping[str, str]) -> str:

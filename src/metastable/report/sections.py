@@ -34,7 +34,8 @@ class Media:
 def section(record: Record, media: Media) -> str:
     """One experiment: what it is, its verdicts, pictures and films, its settings and the command."""
     about, here = record.about, anchor(record.name)
-    drawn = f" · {escaped(about['figures'])}" if about["figures"] else ""
+    drawn = about["figures"]
+    drawn = f" · {'Figs ' if drawn[:1].isdigit() else ''}{escaped(drawn)}" if drawn else ""
     paragraphs = "".join(f"<p>{escaped(p)}</p>" for p in about["text"].split("\n\n") if p.strip())
     pictures = "".join(_figure(record, file, shows, media) for file, shows in record.figures)
     films = "".join(_film(record, file, shows, media) for file, shows in record.films)
@@ -42,8 +43,8 @@ def section(record: Record, media: Media) -> str:
 <header><h3 id="{here}-title">{escaped(about["title"])}</h3><a class="soft" href="#verdicts">all verdicts</a></header>
 <p class="soft">{escaped(about["source"])}{drawn}</p>
 {paragraphs}
-<dl class="verdicts">{"".join(_verdict(v, record) for v in record.verdicts)}</dl>
 <div class="figures">{pictures}{films}</div>
+<dl class="verdicts">{"".join(_verdict(v, record) for v in record.verdicts)}</dl>
 {_making(record)}
 </article>"""
 
@@ -65,7 +66,7 @@ def _verdict(v: Verdict, record: Record) -> str:
     lines = [f"{measured(v)}; {v.eligible} of {v.instances} instances satisfy the hypotheses; {v.kind}."]
     lines.append(f"Criterion: {escaped(v.criterion)}.")
     if v.notes:
-        lines.append(escaped(v.notes.rstrip(".")) + ".")
+        lines.append(escaped(v.notes[:1].upper() + v.notes[1:].rstrip(".")) + ".")
     if v.failing_seeds:
         lines.append(_seeds(v, record))
     head = f"{chip(v.status)} {escaped(v.claim)} <span class='soft'>({escaped(v.source)})</span>"
@@ -138,7 +139,8 @@ def measured(v: Verdict) -> str:
     low, high = v.interval
     if not math.isfinite(v.measured):
         return "not measured"
-    ends = f" [{_number(low)}, {_number(high)}]" if math.isfinite(low) and math.isfinite(high) else ""
+    known = math.isfinite(low) and math.isfinite(high)
+    ends = f' <span class="interval">[{_number(low)}, {_number(high)}]</span>' if known else ""
     return f"{_number(v.measured)}{ends}"
 
 
