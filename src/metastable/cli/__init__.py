@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "metastable.cli.model:model",
         "Measure a pretrained model: similarity, heads, sinks, spectra, the ladder.",
     ),
+    "hunt": ("metastable.cli.hunt:hunt", "Search for a violation of a conjecture, and verify what is found."),
     "list": ("metastable.cli.listing:listing", "Name what there is: parts, families, methods, observables, plots."),
 }
 _HELP = "The laboratory for clustering in transformers: tokens as particles under self-attention."

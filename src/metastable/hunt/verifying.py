@@ -1,0 +1,131 @@
+"""Is an open instance a violation, or merely slow, or an accident of its tokens?
+
+Criterion, fixed beforehand. Distances are relative to the size of the tokens; ``RESOLUTION`` is what counts as arrived.
+With T0 = 2 ln(1/RESOLUTION)/rate, a token whose attention has settled by T0/2 has arrived at T0. With steps half as
+long as in the search:
+
+1. *settled*: the fourth cluster's separation and the drift over the last half are within RESOLUTION at T0 or at 4 T0
+   (attention settles when e^{2t} times a gap of scores is large: a gap smaller by e^{-2 T0} costs one more T0).
+2. *undecided*: rounding (`valid_until`) or the range of floats ended the run first.
+3. Otherwise separation or drift is above RESOLUTION at 4 T0. It has *stayed* when it is at least 0.9 of what it was one
+   doubling before, where settled attention would have left RESOLUTION^4 of it. If it has not, or not also with steps
+   halved again, it is undecided.
+4. What stayed is tried again with tokens, then weights, moved by `SHAKE`: if at least 0.9 of the copies are still open
+   at 4 T0 it is robust. Otherwise it is *non-generic*: an accident of its tokens, or of its weights.
+
+Only a robust one is called a *violation*, or a *known exception* when its weights are one.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from metastable.hunt.claims import Claim
+from metastable.hunt.instances import Batch, exception, shaken
+from metastable.hunt.rules import Rules
+from metastable.hunt.screening import Screened, screen
+
+RESOLUTION = 1e-2
+SHAKE = 0.01
+SIZE = 8  # instances verified together
+OUTCOMES = ("violation", "known exception", "non-generic", "undecided", "settled")
+_STAYED = 0.9
+_LONGEST = {"rescaled": np.inf, "euclidean": 150.0}  # e^{2 t |V|} must stay within floats where nothing is rescaled
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of one instance: a word of `OUTCOMES`, a sentence, and the numbers behind them."""
+
+    outcome: str
+    note: str
+    horizon: float
+    separation: float
+    drift: float
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def verify(claim: Claim, batch: Batch, rules: Rules) -> list[Checked]:
+    """Put every instance of a batch through the steps of the module's docstring.
+
+    Instances of similar rates are run together, to the horizon that the slowest of them needs.
+    """
+    needed = 2.0 * np.log(1.0 / RESOLUTION) / claim.rate(batch)
+    found: dict[int, Checked] = {}
+    order = np.argsort(needed)
+    for first in range(0, len(batch), SIZE):
+        rows = order[first : first + SIZE]
+        for i, checked in zip(rows, _together(claim, batch.take(rows), rules, float(needed[rows].max()))):
+            found[int(i)] = checked
+    return [found[i] for i in range(len(batch))]
+
+
+def _together(claim: Claim, group: Batch, rules: Rules, needed: float) -> list[Checked]:
+    longest = _LONGEST[claim.geometry]
+    short, long = min(needed, longest / 2.0), min(4.0 * needed, longest)
+    early = screen(claim, group, short, SIZE, finer=2)
+    results: list[Checked | None] = [_early(early, i) for i in range(len(group))]
+    rest = [i for i, done in enumerate(results) if done is None]
+    if rest:
+        late = screen(claim, group.take(rest), long, SIZE, finer=2)
+        for j, i in enumerate(rest):
+            results[i] = _early(late, j) or _falling(late, j, "")
+    rest = [i for i, done in enumerate(results) if done is None]
+    if rest:
+        finest = screen(claim, group.take(rest), long, SIZE, finer=4)
+        for j, i in enumerate(rest):
+            settled = _early(finest, j) or _falling(finest, j, "with steps halved again ")
+            results[i] = settled or _robust(claim, group.take([i]), rules, finest, j)
+    return [done for done in results if done is not None]
+
+
+def _early(seen: Screened, i: int) -> Checked | None:
+    """Settled or undecided, where that is already clear."""
+    if seen.lost[i]:
+        return _said("undecided", f"tokens leave the range of floats before t = {seen.horizon:.4g}", seen, i)
+    if seen.valid[i] < seen.horizon:
+        return _said("undecided", f"rounding decides after t = {seen.valid[i]:.4g}", seen, i)
+    if max(seen.separation[i, -1], seen.drift[i, -1]) <= RESOLUTION:
+        return _said("settled", f"all tokens have arrived by t = {seen.horizon:.4g}", seen, i)
+    return None
+
+
+def _falling(seen: Screened, i: int, how: str) -> Checked | None:
+    """Undecided, unless separation or drift has stayed."""
+    if stayed(seen)[i]:
+        return None
+    return _said("undecided", f"{how}still closing in at t = {seen.horizon:.4g}", seen, i)
+
+
+def stayed(seen: Screened) -> np.ndarray:
+    """Whether separation or drift is above RESOLUTION and at least 0.9 of what it was a doubling before, (B,)."""
+    r, drift = seen.separation, seen.drift
+    apart = (r[:, 3] > RESOLUTION) & (r[:, 3] >= _STAYED * r[:, 2])
+    moving = (drift[:, 1] > RESOLUTION) & (drift[:, 1] >= _STAYED * drift[:, 0])
+    return np.asarray(apart | moving)
+
+
+def _robust(claim: Claim, one: Batch, rules: Rules, seen: Screened, i: int) -> Checked:
+    copies, moved = shaken(one, rules, 2 * SIZE, SHAKE, rules.seed)
+    again = screen(claim, copies, seen.horizon, SIZE)
+    still = again.open & (np.maximum(again.separation[:, -1], again.drift[:, -1]) > RESOLUTION)
+    shares = {"other tokens": float(still[moved].mean()), "other weights": float(still[~moved].mean())}
+    weak = [name for name, share in shares.items() if share < _STAYED]
+    if weak:
+        note = f"stays up to t = {seen.horizon:.4g}, but goes with {' or '.join(weak)} within {SHAKE:g}"
+        return _said("non-generic", note, seen, i, shares)
+    known = exception(one, 0)
+    if known:
+        return _said("known exception", known, seen, i, shares)
+    return _said("violation", f"stays up to t = {seen.horizon:.4g}, whatever small change is made", seen, i, shares)
+
+
+def _said(outcome: str, note: str, seen: Screened, i: int, shares: dict[str, float] | None = None) -> Checked:
+    numbers = {"share that stays": shares} if shares else {}
+    r, drift = float(seen.separation[i, -1]), float(seen.drift[i, -1])
+    return Checked(outcome, note, seen.horizon, r, drift, numbers)
