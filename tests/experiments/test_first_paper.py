@@ -23,7 +23,9 @@ NAMES = (
     "gradient-flow",
     "neighbours",
 )
-SMALL = {  # smaller than the quick presets: what is tested here is that everything fits together
+SMALL: dict[
+    str, dict[str, Any]
+] = {  # smaller than the quick presets: what is tested here is that everything fits together
     "single-cluster": {"instances": 3, "n": 8, "early": 20.0, "horizon": 20.0},
     "metastable-states": {"instances": 3, "n": 12, "later": 20.0, "pair_n": 6, "pair_t": 20.0},
     "repulsion-circle": {"instances": 3, "n": 12},
