@@ -16,10 +16,11 @@ from metastable.experiments import EXPERIMENTS
 from metastable.experiments.running import PRESETS, command
 from metastable.experiments.workers import Result, Task, Watch, run_all
 from metastable.record.files import locked, read_json, spoken, write_json, write_whole
-from metastable.report import gallery
+from metastable.report import SLOTS, gallery
 
 # name -> module whose EXPERIMENT is run; give `reproduce` another table to run experiments of your own
 HOMES: dict[str, str] = {name: f"metastable.experiments.{file}" for name, file in EXPERIMENTS.items()}
+NEED_MODELS = tuple(slot.name for slot in SLOTS)  # run only when named: they download weights
 GALLERY = "gallery.html"
 _HEAD = "reproduction.json"
 
@@ -53,7 +54,7 @@ def reproduce(
     Parameters
     ----------
     names : sequence of str
-        Experiments of the table ``metastable.experiments.EXPERIMENTS``; all of them without any.
+        Experiments of the table ``metastable.experiments.EXPERIMENTS``; all that need no pretrained model without any.
     preset : {"default", "quick", "full"}
         The papers' settings with at least 200 instances, a first look, or thousands of instances.
     seeds, seed : int, optional
@@ -75,7 +76,7 @@ def reproduce(
     (['ginibre'], False)
     """
     table = HOMES if homes is None else homes
-    chosen = _chosen(names, table)
+    chosen = choose(names, table)
     asked = {"instances": _whole("seeds", seeds, 1), "seed": _whole("seed", seed, 0)}
     overrides = {name: value for name, value in asked.items() if value is not None}
     workers = min(_whole("jobs", jobs, 1) or os.cpu_count() or 1, len(chosen))
@@ -94,11 +95,12 @@ def reproduce(
     return Reproduction(folder, tuple(results[name] for name in chosen))
 
 
-def _chosen(names: Sequence[str], table: Mapping[str, str]) -> list[str]:
+def choose(names: Sequence[str], table: Mapping[str, str] = HOMES) -> list[str]:
+    """The experiments meant, in the order of the table; without names all that need no pretrained model."""
     for name in names:
         if name not in table:
             raise unknown("experiment", name, table)
-    return [name for name in table if name in names or not names]
+    return [name for name in table if name in names or not (names or name in NEED_MODELS)]
 
 
 def _whole(name: str, value: int | None, least: int) -> int | None:

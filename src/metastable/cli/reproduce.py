@@ -21,7 +21,7 @@ Number = Annotated[int | None, Parameter(metavar="N", show_default=False)]
 
 
 def reproduce(
-    *names: Annotated[str, Parameter(help="Experiments by name; all without any.")],
+    *names: Annotated[str, Parameter(help="Experiments by name; without any, all that need no pretrained model.")],
     quick: Switch = False,
     full: Switch = False,
     seeds: Number = None,
@@ -56,10 +56,10 @@ def reproduce(
         raise InputError("--quick and --full exclude each other; give one of them, or none for the papers' settings.")
     preset = "quick" if quick else "full" if full else "default"
     folder = out or Path("reproduction" if preset == "default" else f"reproduction-{preset}")
-    from metastable.reproduce import HOMES, reproduce
+    from metastable.reproduce import HOMES, choose, reproduce
 
     try:
-        with _progress(len(names) or len(HOMES)) as watch:
+        with _progress(len(choose(names, HOMES))) as watch:
             made = reproduce(
                 names, preset=preset, seeds=seeds, seed=seed, jobs=jobs, out=folder, watch=watch, homes=HOMES
             )

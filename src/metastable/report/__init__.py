@@ -21,7 +21,7 @@ from metastable.theory.verdicts import Verdict
 class Slot:
     """A figure of the papers that needs a pretrained model.
 
-    It is filled by a record in DIR/NAME, laid out like an experiment's (`metastable.experiments.running`).
+    It is filled by the experiment of that name, which `reproduce` runs only when it is asked for by name.
     """
 
     name: str
@@ -63,8 +63,8 @@ def gallery(
         '<h2 id="experiments">Experiments</h2>',
         *(section(record, media) for record in shown.values()),
         *(broken(name, sentence) for name, sentence in failures.items() if name not in shown),
-        _absent([name for name in names if name not in shown and name not in failures]),
-        *_slots([slot for slot in SLOTS if slot.name not in shown]),
+        _absent([name for name in names if name not in {*shown, *failures, *(slot.name for slot in SLOTS)}]),
+        *_slots([slot for slot in SLOTS if slot.name not in {*shown, *failures}], shown),
     ]
     return _page("\n".join(part for part in parts if part), _footer(shown, media))
 
@@ -182,15 +182,18 @@ def _absent(names: Sequence[str]) -> str:
     return f'<p class="soft">Not run yet: {listed}. {how}</p>'
 
 
-def _slots(slots: Sequence[Slot]) -> list[str]:
+def _slots(slots: Sequence[Slot], records: Mapping[str, Record]) -> list[str]:
     if not slots:
         return []
-    said = "Nothing was downloaded for this page; the commands under <code>metastable model</code> measure models."
+    first = next(iter(records.values()), None)
+    preset, overrides = ("default", {}) if first is None else (first.preset, first.overrides)
+    said = "Nothing was downloaded for this page; add the figure to it, with the same --out, by"
     heading = '<h2 id="models">Figures that need a pretrained model</h2>'
     return [heading] + [
         f'<article class="slot" id="{anchor(slot.name)}"><h3>{escaped(slot.shows)}</h3>'
         f'<p class="soft">{escaped(slot.figure)}</p>'
-        f'<p><span class="status none">needs a pretrained model</span> {said}</p></article>'
+        f'<p><span class="status none">needs a pretrained model</span> {said}</p>'
+        f"<pre>{escaped(command([slot.name], preset, overrides))}</pre></article>"
         for slot in slots
     ]
 
