@@ -296,6 +296,6 @@ EXPERIMENT = Experiment(
     quick={"instances": 16, "others": ()},
     full={"instances": 500},
     text="Correlations of attention maps over all entries of all texts, and groups of heads by average linkage. How "
-    "clear groups are is a number of its own, the silhouette: a linkage always finds groups, also where there are none. The "
-    "first token's attention is set against what a head without preferences would give it under the model's own mask.",
+    "clear groups are is a number of its own, the silhouette: linkage always finds groups, also where there are none. "
+    "The first token's attention is set against what a head without preferences would give it under the model's mask.",
 )

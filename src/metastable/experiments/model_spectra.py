@@ -61,7 +61,7 @@ def _leading(params: Params, data: Data, name: str) -> Verdict:
     values = data[name].reshape(-1, data[name].shape[-1])  # (heads, rank), by decreasing modulus
     first = values[:, 0]
     size = np.maximum(np.abs(values), 1e-300)
-    lead = 1.0 - (size[:, 1] / size[:, 0] if values.shape[1] > 1 else 0.0)
+    lead = 1.0 - size[:, 1] / size[:, 0] if values.shape[1] > 1 else np.ones(len(values))
     real = np.abs(first.imag) <= 1e-9 * size[:, 0]
     outcome = [
         bool(p > 0 and r) if gap > 1e-9 else (False if not r else None) for p, r, gap in zip(first.real, real, lead)
@@ -126,6 +126,6 @@ EXPERIMENT = Experiment(
     draw=draw,
     text="Definition 1 asks that the leading eigenvalue of V be real, positive and simple, and that its eigenvector "
     "have <Q phi, K phi> > 0. In a model with several heads what moves tokens is O V, of rank k; its nonzero "
-    "eigenvalues are those of the k x k core V O. The published figure shows the square block of V instead, so both are "
-    "here. An orange ring marks the leading eigenvalue, a filled one that it is real, positive and simple.",
+    "eigenvalues are those of the k x k core V O. The published figure shows the square block of V instead, so both "
+    "are here. An orange ring marks the leading eigenvalue, a filled one that it is real, positive and simple.",
 )

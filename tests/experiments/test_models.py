@@ -1,0 +1,176 @@
+"""Figs 1, 2, 7 and 10 on models: small random ones here, the zoo's where the package registry is in reach."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metastable.errors import InputError
+from metastable.experiments import model_dynamics, model_heads, model_parts, model_similarity, model_spectra
+from metastable.experiments.base import Work
+from metastable.experiments.running import run_into
+
+ALL = (model_similarity, model_heads, model_dynamics, model_spectra)
+TEXTS = [[3, 17, 5, 41, 17, 2, 8, 3, 29, 11], [4, 4, 9, 30, 2, 2, 17], [44, 1, 6, 6, 12, 13], [9, 8, 7, 6, 5, 9, 9]]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
+    import torch
+    import transformers as tf
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    config = tf.AlbertConfig(
+        vocab_size=50,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=24,
+        max_position_embeddings=64,
+        embedding_size=8,
+    )
+    folder = tmp_path_factory.mktemp("albert")
+    tf.AlbertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def tiny(saved: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(model_parts, "texts_of", lambda name, first, count: TEXTS[first : first + count])
+    return saved
+
+
+def small(module: Any, name: str) -> Any:
+    known = {
+        model_similarity: {"layers": 6, "instances": 4},
+        model_heads: {"instances": 4, "others": ()},
+        model_dynamics: {"instances": 3, "n": 12, "head": 1, "top": 2},
+        model_spectra: {},
+    }
+    return module.Params(model=name, **known[module])
+
+
+@pytest.mark.parametrize("module", ALL)
+def test_run_judge_draw(module: Any, tiny: str, tmp_path: Path) -> None:
+    params = small(module, tiny)
+    data = module.run(params, Work(tmp_path))
+    again = module.run(params, Work(tmp_path))  # from the parts on disk
+    assert set(again) == set(data)
+    assert all(v.dtype != object for v in data.values())
+    verdicts = module.judge(params, data)
+    assert verdicts
+    assert all(v.kind == "observation" or v.status == "holds" for v in verdicts)
+    figures = module.draw(params, data)
+    assert figures
+    assert all(figure.axes for figure in figures.values())
+
+
+@pytest.mark.parametrize("module", ALL)
+def test_without_a_model_it_is_skipped_with_a_sentence(
+    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> Any:
+        raise InputError("Pretrained models need more packages; install them.")
+
+    monkeypatch.setattr(model_parts, "model_of", missing)
+    record = run_into(module.EXPERIMENT, tmp_path / "out", "quick")
+    assert [v.status for v in record.verdicts] == ["undecided"]
+    assert "Pretrained models need more packages" in record.verdicts[0].notes
+    assert not record.failed
+    assert record.figures == ()
+
+
+def test_other_models_that_are_missing_do_not_stop_the_heads(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = model_heads.Params(model=tiny, instances=2, others=("no-such-model",))
+    real = model_parts.model_of
+
+    def some(name: str) -> Any:
+        if name != tiny:
+            raise InputError("not in reach.")
+        return real(name)
+
+    monkeypatch.setattr(model_parts, "model_of", some)
+    data = model_heads.run(params, Work())
+    last = model_heads.judge(params, data)[-1]
+    assert last.status == "undecided"
+    assert "not in reach" in last.notes
+    assert model_heads.draw(params, data)
+
+
+def _shares(end: float, between: float, texts: int = 12) -> dict[str, np.ndarray]:
+    """Made-up data: share above 0.9 is ``end + between``, above 0.99 ``end``, at the last of three layers."""
+    rng = np.random.default_rng(0)
+    share = np.zeros((texts, 3, 2, 2))
+    noise = 1.0 + 0.05 * rng.standard_normal(texts)[:, None]
+    share[:, 2, :, 1] = end * noise
+    share[:, 2, :, 0] = (end + between) * noise
+    return {"share_above": share, "same_token_share": np.full((texts, 3, 2, 2), 0.5), "trained": np.array(1)}
+
+
+def test_a_spike_is_told_from_none() -> None:
+    params = model_similarity.Params(layers=2)
+    grown = [v.status for v in model_similarity.judge(params, _shares(0.03, 0.01))]
+    assert grown == ["fails", "holds", "holds", "holds"]  # nothing yet at the trained depth
+    flat = [v.status for v in model_similarity.judge(params, _shares(0.0, 0.3))]
+    assert flat == ["fails", "fails", "fails", "fails"]
+
+
+def test_groups_of_heads_are_told_from_none() -> None:
+    """Six heads in two groups of three, then six heads that have nothing to do with one another."""
+    rng = np.random.default_rng(0)
+    base = rng.standard_normal((2, 8, 500))
+    clear = np.concatenate(
+        [base[0] + 0.1 * rng.standard_normal((3, 8, 500)), base[1] + 0.1 * rng.standard_normal((3, 8, 500))]
+    )
+    none = rng.standard_normal((6, 8, 500))
+    params = model_heads.Params(instances=8, others=())
+    for maps, status in ((clear, "holds"), (none, "fails")):
+        centred = maps - maps.mean(axis=2, keepdims=True)  # (heads, folds, entries)
+        data = {
+            "count": np.full((2, 8), 500.0),
+            "mean": np.stack([maps.mean(axis=2).T] * 2),
+            "moment": np.stack([np.einsum("afe,bfe->fab", centred, centred)] * 2),
+            "layer": np.array([1, 2]),
+        }
+        assert model_heads._groups(params, data)[0].status == status
+
+
+def test_a_sink_is_judged_against_its_baseline() -> None:
+    rng = np.random.default_rng(0)
+    mass = 0.3 + 0.01 * rng.standard_normal((10, 2, 4))
+    for baseline, status in ((0.05, "holds"), (0.25, "fails")):
+        found = model_heads._sink("m", {"m/mass": mass, "m/position": np.full(10, baseline)})
+        assert found[0].status == status
+
+
+def test_existence_of_a_good_head() -> None:
+    assert model_spectra._exists("c", [False, True, None], "").status == "holds"
+    assert model_spectra._exists("c", [False, None], "").status == "undecided"
+    assert model_spectra._exists("c", [False, False], "").status == "fails"
+
+
+def test_leading_eigenvalues_make_a_real_matrix() -> None:
+    values = np.array([-3.0, 1 + 2j, 1 - 2j, 0.5])
+    assert model_dynamics.leading(values, 3).tolist() == [-3.0, 1 + 2j, 1 - 2j]
+    assert model_dynamics.leading(values, 2).tolist() == [-3.0, 0.5]
+    with pytest.raises(InputError, match="top=1"):
+        model_dynamics.leading(values[1:3], 1 + 2)
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_the_zoo_verdicts(tmp_path: Path) -> None:
+    """On the reactions ALBERT: a spike only beyond the trained depth, weak groups, a sink, no good triple."""
+    try:
+        model_parts.model_of(model_parts.ZOO)
+    except InputError as error:
+        pytest.skip(str(error))
+    found = {}
+    for module in (model_similarity, model_heads, model_spectra):
+        record = run_into(module.EXPERIMENT, tmp_path / module.EXPERIMENT.name, "quick")
+        found[module.EXPERIMENT.name] = [v.status for v in record.verdicts]
+    assert found["model-similarities"][:2] == ["fails", "holds"]
+    assert found["model-heads"] == ["fails", "holds", "holds", "holds"]
+    assert found["model-spectra"][:2] == ["fails", "fails"]
