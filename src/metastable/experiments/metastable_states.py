@@ -155,8 +155,8 @@ def _lifetimes(params: Params, data: Data, seeds: list[int]) -> Verdict:
         [bool(abs(a) <= b) for a, b in zip(off, allowed)],
         seeds=seeds,
         notes=f"largest relative error {np.abs(off).max():.1e}, allowed (beta {SPREAD:g})^2 + dt^4; "
-        f"{int(merged.sum())} pairs merged by t = {params.pair_t:g} (longest lifetime {longest:.1f}), the others were "
-        "compared as far as they came",
+        f"{int(merged.sum())} of {len(merged)} pairs merged by t = {params.pair_t:g} (longest lifetime {longest:.1f}); "
+        "any others were compared as far as they came",
     )
 
 
@@ -196,6 +196,8 @@ def _draw_lifetimes(data: Data) -> Any:
         ends = np.array([data["pair_exact"].min(), data["pair_exact"].max()])
         panel.plot(ends, ends, color=SOFT, lw=1.0, ls="--", zorder=1, label="equal")
         for chosen, marker, label in ((merged, "o", "merged"), (~merged, "^", "not yet merged")):
+            if not chosen.any():
+                continue
             dots = panel.scatter(
                 data["pair_exact"][chosen],
                 data["pair_time"][chosen],
@@ -207,6 +209,10 @@ def _draw_lifetimes(data: Data) -> Any:
                 label=label,
             )
         panel.set(xscale="log", yscale="log", xlabel="time by quadrature", ylabel="time measured")
+        ticks = [v for v in (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if ends[0] <= v <= ends[1]]
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_ticks(ticks, [f"{v:g}" for v in ticks])
+            axis.set_ticks([], minor=True)
         panel.legend()
         figure.colorbar(dots, ax=panel, fraction=0.06, pad=0.03, label="beta")
     return figure
