@@ -11,6 +11,8 @@ import pytest
 
 import metastable as ms
 from metastable.cli import main
+from metastable.config import build, read
+from metastable.config.settings import Animate, Plot, Simulate, checked
 from tests.cli.conftest import Metastable
 
 SMALL = ("--n", 8, "--t", 1, "--save", 5)
@@ -258,9 +260,6 @@ def test_as_a_module() -> None:
 
 def test_examples_are_sound() -> None:
     """Every example builds; running them all is for the slow tests."""
-    from metastable.config import build, read
-    from metastable.config.settings import Animate, Plot, Simulate, checked
-
     found = sorted((ROOT / "examples").glob("*.toml"))
     assert len(found) >= 10
     for path in found:

@@ -24,8 +24,8 @@ from tests.record.test_cuts import cut_on_the_way
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    run = ms.simulate(ms.Dynamics(ms.Weights(V=np.eye(3))), ms.initial.sphere(4, 3), t=1.0, save=30)
-    return run.save(tmp_path / "run")
+    dynamics = ms.Dynamics(ms.Weights(V=np.eye(3)))
+    return ms.Trajectory(np.arange(30.0), ms.initial.sphere(4, 3, runs=30), dynamics).save(tmp_path / "run")
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -203,7 +203,7 @@ def test_a_disk_that_fills_up_on_the_way_loses_nothing(tmp_path: Path, monkeypat
 
 
 def test_a_full_disk_while_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = ms.simulate(ms.Dynamics(), ms.initial.sphere(4, 3), t=1.0, save=3)
+    run = ms.Trajectory(np.arange(3.0), ms.initial.sphere(4, 3, runs=3))
     monkeypatch.setattr(store, "write", full)
     with pytest.raises(InputError, match="No space left"):
         run.save(tmp_path / "run")
@@ -212,7 +212,7 @@ def test_a_full_disk_while_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_limit_on_file_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real refusal by the system, not a patched one."""
-    run = ms.simulate(ms.Dynamics(), ms.initial.sphere(600, 3), t=0.1, save=2)
+    run = ms.Trajectory(np.arange(2.0), ms.initial.sphere(600, 3, runs=2))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:

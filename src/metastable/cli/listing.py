@@ -22,6 +22,8 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "clouds": ("config.job", "CLOUDS", "--initial"),
     "observables": ("observables", "OBSERVABLES", "run.observe(NAME), and plot --kind series --observable NAME"),
     "plots": ("plots", "PLOTS", "plot --kind"),
+    "experiments": ("experiments", "EXPERIMENTS", "reproduce NAME"),
+    "models": ("models.zoo", "MODELS", "model NAME; any folder or hub name besides"),
 }
 PARTS = ("geometries", "normalisations", "masks", "scores", "methods")
 
@@ -46,7 +48,7 @@ def listing(
     lines: list[str] = []
     for name, entries in found.items():
         lines += [f"{name} ({KINDS[name][2]})"]
-        lines += [f"  {entry:<20} {does}".rstrip() for entry, does in entries.items()] + [""]
+        lines += [f"  {entry:<24} {does}".rstrip() for entry, does in entries.items()] + [""]
     answer(json, found, lines[:-1])
     return 0
 
@@ -63,16 +65,28 @@ _OWN_WORDS = {  # entries that are tuples of functions, or none at all, and cann
     ("geometries", "rescaled"): "z = e^{-tV} x in R^d",
     ("geometries", "sphere"): "x on the unit sphere",
     ("masks", "full"): "Every token sees every token.",
+    ("families", "identity"): "The identity.",
 }
 
 
 def _words(kind: str, name: str, entry: Any) -> str:
     if (kind, name) in _OWN_WORDS:
         return _OWN_WORDS[kind, name]
+    if kind == "experiments":
+        return _title(name)
     if isinstance(entry, str):
         return entry
-    for attribute in ("measures", "shows"):
+    for attribute in ("measures", "shows", "about"):
         if isinstance(getattr(entry, attribute, None), str):
             return str(getattr(entry, attribute))
     text = inspect.getdoc(getattr(entry, "function", entry)) or ""
-    return text.partition("\n\n")[0].replace("\n", " ")
+    return text.partition("\n\n")[0].replace("\n", " ").replace("``", "")
+
+
+def _title(name: str) -> str:
+    from metastable.experiments import experiment
+
+    try:
+        return str(experiment(name).title)
+    except ImportError:
+        return "needs the extra 'models'"

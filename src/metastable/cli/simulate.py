@@ -41,6 +41,8 @@ def simulate(
     tables = read(config)
     settings = checked(Simulate, tables.merged("simulate", flags))
     looks = checked(Plot, tables.merged("plot", {})), checked(Animate, _film_table(tables))
+    if not no_pictures:
+        _check_kind(looks[0].kind)  # before the run, not after
     with notes() as said:
         job = _built(settings, tables)
         folder = Path(settings.out) if settings.out is not None else job.folder
@@ -60,8 +62,16 @@ def _built(settings: Simulate, tables: Tables) -> "Job":
 def _film_table(tables: Tables) -> dict[str, Any]:
     """The film looks like the figure where [animate] does not say otherwise."""
     told = tables.merged("plot", {})
-    shared = {name: told[name] for name in ("color", "first", "view", "run") if name in told}
+    shared = {name: value for name, value in told.items() if name in ("color", "first", "view", "run")}
     return {**shared, **tables.merged("animate", {})}
+
+
+def _check_kind(kind: str) -> None:
+    from metastable.errors import unknown
+    from metastable.plots import PLOTS
+
+    if kind not in PLOTS:
+        raise unknown("kind of picture", kind, PLOTS)
 
 
 def _run(job: "Job", folder: Path) -> tuple["Trajectory", str]:

@@ -67,6 +67,7 @@ def build(settings: Simulate, name: str = "simulate") -> Job:
         settings.atol,
         settings.seed,
         settings.dtype,
+        settings.summation,
     )
     integrate.stop_rule(dynamics, settings.until)
     return Job(plan, x, settings.until, _recipe(settings, plan, x0, dynamics), name)
@@ -154,7 +155,7 @@ def _position(text: str | None, weights: Weights, n: int, d: int) -> Any:
 def _recipe(settings: Simulate, plan: Plan, x0: np.ndarray, dynamics: Dynamics) -> Recipe:
     """The settings with every default filled in; arrays that came from elsewhere travel with the record."""
     table = {name: value for name, value in settings.model_dump().items() if value is not None and name != "out"}
-    table |= {"n": x0.shape[-2], "d": x0.shape[-1], "dt": plan.dt, "atol": plan.atol}
+    table |= {"n": x0.shape[-2], "d": x0.shape[-1], "dt": plan.dt, "atol": plan.atol, "summation": plan.summation}
     if settings.tokens is None:
         table.setdefault("initial", "sphere" if settings.geometry == "sphere" else "cube")
     inputs = {}

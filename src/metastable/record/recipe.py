@@ -5,7 +5,7 @@ import io
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from metastable.record.folder import CONFIG
 from metastable.record.parts import Parts
 
 INPUTS = "inputs"
+SETTINGS = tuple(field.name for field in fields(Plan) if field.name not in ("dynamics", "times"))
 _ARRAYS = ("Q", "K", "V")
 
 
@@ -38,7 +39,7 @@ def fingerprint(plan: Plan, x: np.ndarray, until: Until, parts: Parts) -> str | 
     """A digest of everything that decides the digits of a run; None when functions of one's own are among it."""
     if parts.custom or callable(until):
         return None
-    numbers = (plan.t, plan.dt, plan.method, plan.rtol, plan.atol, plan.seed, plan.dtype, until)
+    numbers = [until, *(getattr(plan, name) for name in SETTINGS)]
     digest = hashlib.sha256(json.dumps([parts.tree, numbers], sort_keys=True).encode())
     for name, array in (("tokens", x), ("times", plan.times), *sorted(parts.arrays.items())):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -53,7 +54,7 @@ def recipe_of(plan: Plan, x: np.ndarray | None, until: Until, parts: Parts | Non
     if x is not None:
         table |= {"n": x.shape[-2], "d": x.shape[-1], "tokens": f"{INPUTS}/tokens.npy"}
         inputs["tokens"] = x
-    for name in ("t", "dt", "method", "rtol", "atol", "seed", "dtype"):
+    for name in SETTINGS:
         table[name] = getattr(plan, name)
     table["save"] = _save(plan.times, plan.t)
     beyond = [] if x is not None else ["tokens"]

@@ -14,7 +14,7 @@ from metastable.record.files import PART, remove, spoken, sync, write_json, writ
 from metastable.record.folder import DATA, DONE, PROVENANCE, provenance_of, standing
 from metastable.record.layout import lay_out
 from metastable.record.parts import Parts, take_apart
-from metastable.record.recipe import Recipe, recipe_of, write_recipe
+from metastable.record.recipe import SETTINGS, Recipe, recipe_of, write_recipe
 from metastable.trajectory import Trajectory
 
 
@@ -85,10 +85,9 @@ def _write(folder: Path, run: Trajectory, parts: Parts | None) -> None:
 def _recipe(run: Trajectory, parts: Parts | None) -> Recipe:
     """As much of the run's making as its result tells."""
     told: Any = run.provenance
-    names = ("t", "dt", "method", "rtol", "atol", "seed", "dtype")
-    if run.dynamics is None or any(name not in told for name in names):
+    if run.dynamics is None or any(name not in told for name in SETTINGS):
         return Recipe({}, beyond=("dynamics",))
-    plan = Plan(run.dynamics, np.asarray(run.t), **{name: told[name] for name in names})
+    plan = Plan(run.dynamics, np.asarray(run.t), **{name: told[name] for name in SETTINGS})
     start = np.asarray(run.x[0]) if run.t[0] == 0.0 else None
     found = recipe_of(plan, start, "steady" if run.status == "steady" else None, parts)
     ended = run.status in ("done", "steady")
