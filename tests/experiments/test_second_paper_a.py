@@ -1,4 +1,4 @@
-"""Seven experiments of the second paper: a quick run of each is judged and drawn, and broken dynamics change verdicts."""
+"""Seven experiments of the second paper: quick runs are judged and drawn, and broken dynamics change verdicts."""
 
 import dataclasses
 from typing import Any

@@ -158,13 +158,11 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     trace = np.trace(data["covariance"], axis1=-2, axis2=-1)  # (instances, T)
     lines = {"tr C": trace, "largest $|x_i|^2$": data["largest"] ** 2, "|mean|$^2$": data["mean"] ** 2}
     late = t[1:] > 0.5
+    ends = {name: (np.quantile(v, 0.05, axis=0)[1:], np.quantile(v, 0.95, axis=0)[1:]) for name, v in lines.items()}
     decay = plots.series(
         t[1:],
-        {name: np.maximum(np.median(v, axis=0)[1:], 1e-12) for name, v in lines.items()},
-        band={
-            name: tuple(np.maximum(np.quantile(v, q, axis=0)[1:], 1e-12) for q in (0.05, 0.95))
-            for name, v in lines.items()
-        },
+        {name: np.median(v, axis=0)[1:] for name, v in lines.items()},
+        band=ends,
         reference={"d / (2t)": (t[1:][late], params.d / (2.0 * t[1:][late]))},
         xscale="log",
         yscale="log",

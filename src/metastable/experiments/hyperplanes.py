@@ -45,7 +45,7 @@ class Params:
     n: int = 40
     side: float = 5.0
     method: str = "tsit5"
-    chunk: int = 10
+    chunk: int = 4
 
 
 def triple(params: Params, index: int) -> Triple:

@@ -19,8 +19,14 @@ from metastable.theory.theorems import Triple
 from metastable.theory.verdicts import Verdict, judge_share
 from metastable.weights import paranormal
 
-CASES = ("V = I", "leading eigenvalue simple", "V paranormal", "V = -I")
-SCORES = ("Q^T K > 0", "<Q phi1, K phi1> > 0", "Q^T K > 0", "Q^T K = I")
+CASES = ("V = cI, c > 0", "lambda_1(V) > 0 simple", "V paranormal", "V = -cI, c > 0")
+SCORES = ("Q^T K > 0", "<Q phi1, K phi1> > 0", "Q^T K > 0", "Q^T K = aI")
+LETTERS = (  # the same as a typeset table has it
+    ("$V = cI$, $c > 0$", r"$Q^\top K > 0$"),
+    (r"$\lambda_1(V) > 0$, simple", r"$\langle Q\varphi_1, K\varphi_1 \rangle > 0$"),
+    ("$V$ paranormal", r"$Q^\top K > 0$"),
+    ("$V = -cI$, $c > 0$", r"$Q^\top K = aI$"),
+)
 LIMITS = ("vertices of a polytope", "at most 3 hyperplanes", "polytope x subspace", "one cluster at 0")
 SOURCES = ("Theorem 3.1", "Theorem 4.1", "Theorem 5.1", "Theorem C.5")
 CLAIMS = (polytope.CLAIM, hyperplanes.CLAIM, polytope_times_subspace.CLAIM)
@@ -40,7 +46,7 @@ class Params:
     n: int = 40
     side: float = 5.0
     method: str = "tsit5"
-    chunk: int = 10
+    chunk: int = 4
 
 
 def triple(params: Params, row: int, index: int) -> Triple:
@@ -143,12 +149,12 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     from metastable.plots.style import FAINT, INK, new_figure, paper
 
     head = ("value", "key and query", "limit", "source", "seen in", "measured")
-    rows = table(params, data)
+    rows = [(*letters, *row[2:]) for letters, row in zip(LETTERS, table(params, data))]
     with paper():
         figure = new_figure(7.0, 1.75)
         axes = figure.add_subplot()
         axes.axis("off")
-        widths = (0.17, 0.15, 0.17, 0.1, 0.11, 0.3)
+        widths = (0.15, 0.17, 0.18, 0.11, 0.13, 0.26)
         drawn = axes.table([head, *rows], cellLoc="left", colWidths=widths, loc="center", edges="horizontal")
         drawn.auto_set_font_size(False)
         drawn.set_fontsize(6.5)
