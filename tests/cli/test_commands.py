@@ -128,6 +128,12 @@ def test_early_ends_are_told(metastable: Metastable) -> None:
         "--out", "d", "--json",
     )  # fmt: skip
     assert answer.facts["status"] == "diverged"
+    answer = metastable(
+        "simulate", "--geometry", "euclidean", "--V", 60, "--n", 2, "--d", 1, "--t", 20, "--save", "20,", "--out", "none",
+    )  # fmt: skip
+    assert answer.code == 0
+    assert "left the range of floats before t = 20" in answer.out
+    assert len(ms.load("none")) == 0
 
 
 def test_pictures_of_a_record(metastable: Metastable, tmp_path: Path) -> None:

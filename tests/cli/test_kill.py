@@ -18,7 +18,12 @@ LONG = ["simulate", "--n", "300", "--t", "60", "--dt", "0.1", "--save", "241", "
 
 def start(folder: Path) -> "subprocess.Popen[str]":
     words = [sys.executable, "-m", "metastable", *LONG, "--out", str(folder)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listen)
+
+
+def listen() -> None:
+    """Ctrl-C counts, also when the tests were started in the background (where it is ignored and inherited so)."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:

@@ -155,7 +155,7 @@ def test_leading_eigenvalues_make_a_real_matrix() -> None:
     values = np.array([-3.0, 1 + 2j, 1 - 2j, 0.5])
     assert model_dynamics.leading(values, 3).tolist() == [-3.0, 1 + 2j, 1 - 2j]
     assert model_dynamics.leading(values, 2).tolist() == [-3.0, 0.5]
-    with pytest.raises(InputError, match="top=1"):
+    with pytest.raises(InputError, match="top=2"):
         model_dynamics.leading(values[1:3], 1 + 2)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from metastable.cli import main
+from metastable.errors import InputError
 from metastable.models import Model, load, probe
 from metastable.models.findings import sentences
 from metastable.models.study import Settings, read, study
@@ -35,6 +37,17 @@ def done(folders: dict[str, Path], ids_file: Path, tmp_path_factory: pytest.Temp
     words = ["model", str(folders["albert"]), "--texts", str(ids_file), "--layers", "5", "--out", str(out)]
     assert main(words) == 0
     return out, words
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ladder, which compiles for seconds, and no pictures: they have tests of their own."""
+
+    def absent(*_: Any, **__: Any) -> Any:
+        raise InputError("left out of this test")
+
+    monkeypatch.setattr(import_module("metastable.models.ladder"), "ladder", absent)
+    monkeypatch.setattr(import_module("metastable.models.command"), "_draw", lambda made, told: None)
 
 
 def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str, str]:
@@ -106,7 +119,7 @@ def test_other_settings_are_refused(done: tuple[Path, list[str]], capsys: pytest
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
 def test_every_family_without_a_tokenizer(
-    family: str, folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    family: str, folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: None
 ) -> None:
     """A folder saved from a fresh model has no tokenizer: random tokens are used, and a note says so."""
     out = tmp_path / family
@@ -114,8 +127,21 @@ def test_every_family_without_a_tokenizer(
     assert code == 0, err
     facts = json.loads(words)
     assert "random tokens" in facts["notes"][0]
-    assert facts["found"]["top_rung_error"] < 1e-5
-    assert facts["found"]["step_error"] is None  # every layer has its own weights
+    assert facts["found"]["top_rung_error"] is None
+    assert "left out of this test" in (out / "report.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
+def test_every_family_with_ladder_and_pictures(
+    family: str, folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["model", str(folders[family]), "--limit", "3", "--out", str(tmp_path / family), "--json"]
+    code, out, err = said(capsys, words)
+    assert code == 0, err
+    found = json.loads(out)["found"]
+    assert found["top_rung_error"] < 1e-5
+    assert found["step_error"] is None  # every layer has its own weights
 
 
 def test_no_special_and_a_text_of_one_token(
@@ -133,7 +159,7 @@ def test_no_special_and_a_text_of_one_token(
 
 
 def test_ten_thousand_tokens_are_cut(
-    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: None
 ) -> None:
     text = tmp_path / "long.txt"
     text.write_text(" ".join(str(i % 50) for i in range(10_000)))
@@ -212,17 +238,17 @@ def test_a_folder_with_other_things_is_left_alone(
 
 
 def test_a_step_that_dies_is_taken_up(
-    folders: dict[str, Path], ids_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folders: dict[str, Path], ids_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
     """The probe is not run a second time when a later step dies."""
-    from metastable.models import spectra as home
+    home = import_module("metastable.models.spectra")  # the package's own name for it is the function
 
     settings = Settings(str(folders["bert"]), texts=str(ids_file))
-    monkeypatch.setattr(home, "spectra", _die)
-    with pytest.raises(KeyboardInterrupt):
-        study(settings, tmp_path / "out")
-    monkeypatch.undo()
-    monkeypatch.setattr("metastable.models.probe.probe", _die)
+    with monkeypatch.context() as patched:
+        patched.setattr(home, "spectra", _die)
+        with pytest.raises(KeyboardInterrupt):
+            study(settings, tmp_path / "out")
+    monkeypatch.setattr(import_module("metastable.models.probe"), "probe", _die)
     assert study(settings, tmp_path / "out").about["probe"]["texts"] == 3
 
 

@@ -104,7 +104,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, log):
     script.write_text(code)
     command = [sys.executable, str(script), "reproduce", "slow", "--quick", "--out", str(out)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,  # ignored where tests run behind "&"
+    )
     _wait(lambda: len(log()) >= 2)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=20)
