@@ -8,6 +8,9 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # two workers on two c
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 settings.register_profile(
-    "metastable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "metastable",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("metastable")

@@ -129,7 +129,8 @@ def test_early_ends_are_told(metastable: Metastable) -> None:
     )  # fmt: skip
     assert answer.facts["status"] == "diverged"
     answer = metastable(
-        "simulate", "--geometry", "euclidean", "--V", 60, "--n", 2, "--d", 1, "--t", 20, "--save", "20,", "--out", "none",
+        "simulate", "--geometry", "euclidean", "--V", 60, "--n", 2, "--d", 1, "--t", 20, "--save", "20,",
+        "--out", "none",
     )  # fmt: skip
     assert answer.code == 0
     assert "left the range of floats before t = 20" in answer.out

@@ -1,5 +1,6 @@
 """metastable simulate."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +48,7 @@ def simulate(
         job = _built(settings, tables)
         folder = Path(settings.out) if settings.out is not None else job.folder
         run, how = _run(job, folder)
-        pictures = [] if no_pictures else _pictures(run, folder, *looks, said)
+        pictures = [] if no_pictures or len(run) == 0 else _pictures(run, folder, *looks, said)
     facts, lines = _summary(run, folder, how, pictures)
     answer(json, facts | {"notes": said}, [*lines, *(f"Note: {sentence}" for sentence in said)])
     return 0
@@ -119,17 +120,17 @@ def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, said: 
 def _colour(run: "Trajectory") -> dict[str, str]:
     """Tokens take the colour of the cluster they end in, where there are few enough to tell apart."""
     count = _clusters(run, -1)
-    return {"color": "final"} if count is not None and count <= run.x.shape[-2] / 4 else {}
+    return {"color": "final"} if count <= run.x.shape[-2] / 4 else {}
 
 
 def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) -> tuple[dict[str, Any], list[str]]:
-    counts = [_clusters(run, index) for index in (0, -1)]
+    counts = [_clusters(run, index) if len(run) else None for index in (0, -1)]
     facts: dict[str, Any] = {
         "record": str(folder),
         "how": how,
         "status": run.status,
         "message": run.message,
-        "t": float(run.t[-1]),
+        "t": float(run.t[-1]) if len(run) else None,
         "saved": len(run),
         "shape": list(run.x.shape),
         "clusters": counts[1],
@@ -143,7 +144,8 @@ def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) ->
         again = " (taken up from an unfinished record)" if how == "resumed" else ""
         lines = [f"{_words(run)}: {_lowered(run.message)} It took {run.provenance['seconds']:.3g} s{again}."]
     if counts[1] is not None:
-        lines.append(f"Clusters: {counts[0]} at t = {run.t[0]:g}, {counts[1]} at t = {run.t[-1]:g}.")
+        mean = f" (mean over {math.prod(run.runs)} runs)" if run.runs else ""
+        lines.append(f"Clusters{mean}: {counts[0]} at t = {run.t[0]:g}, {counts[1]} at t = {run.t[-1]:g}.")
     lines.append(f"Record: {folder}")
     lines += [f"Picture: {path}" for path in pictures]
     return facts, lines
@@ -154,7 +156,7 @@ def _words(run: "Trajectory") -> str:
     assert run.dynamics is not None
     n, d = run.x.shape[-2:]
     place = {"sphere": f"on S^{d - 1}", "euclidean": f"in R^{d}", "rescaled": f"in R^{d}, rescaled"}
-    many = "" if not run.runs else f"{run.runs[0]} runs of "
+    many = "" if not run.runs else f"{math.prod(run.runs)} runs of "
     dyn, told = run.dynamics, run.provenance
     how = f"{told['method']}, dt = {told['dt']:g}" if told["method"] in ("euler", "rk4", "layers") else told["method"]
     return f"{many}{n} tokens {place[dyn.geometry_name]}, {dyn.mask_name} attention, beta = {dyn.beta:g}, {how}"
@@ -164,7 +166,7 @@ def _lowered(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-def _clusters(run: "Trajectory", index: int) -> int | float | None:
+def _clusters(run: "Trajectory", index: int) -> int | float:
     """Clusters at a saved time: a count, or the mean over an ensemble."""
     from metastable.observables.clusters import cluster_count
     from metastable.observables.of_run import default_tolerance
