@@ -21,7 +21,8 @@ _STYLE = """
 .figures figcaption { width: 0; min-width: 100%; }
 .scroll { overflow-x: auto; }
 .scroll img { max-width: none; }
-.scroll table { width: auto; min-width: 100%; }
+.scroll table { width: auto; }
+.scroll td:nth-child(n) { min-width: 0; }
 td, th { padding-right: 1.1rem; }
 ul.findings { max-width: 52rem; padding-left: 1.2rem; }
 ul.findings li { margin: .45rem 0; }

@@ -6,7 +6,7 @@ With phi = O_h w, <Q phi, K phi> = <(Q O) w, (K O) w>: whether (Q, K, O V) is a 
 on the small triple (Q O, K O, V O).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +64,13 @@ class Spectra:
         return [key for key, finding in self.triples.items() if finding.holds]
 
 
-def spectra(name: str | Path | Model, layers: Sequence[int] | None = None, top: int = 2, words: int = 6) -> Spectra:
+def spectra(
+    name: str | Path | Model,
+    layers: Sequence[int] | None = None,
+    top: int = 2,
+    words: int = 6,
+    progress: Callable[[int, int], None] | None = None,
+) -> Spectra:
     """Eigenvalues, effective temperatures and good triples of every head.
 
     Parameters
@@ -77,6 +83,8 @@ def spectra(name: str | Path | Model, layers: Sequence[int] | None = None, top: 
         For how many leading eigenvectors of each head to list the tokens they promote.
     words : int
         How many tokens to list for each.
+    progress : function, optional
+        Called with (heads done, heads in all) after every head; the distance from a good triple takes a while.
 
     Examples
     --------
@@ -98,6 +106,8 @@ def spectra(name: str | Path | Model, layers: Sequence[int] | None = None, top: 
             row, finding, vectors = _head(block, head, length)
             rows.append(row)
             triples[layer, head] = finding
+            if progress is not None:
+                progress(len(rows), len(chosen) * block.heads)
             if reader is not None:
                 promotions += _promotions(model, reader, layer, head, row["ov"], vectors, top, words)
     return Spectra(model, _dataset(rows, chosen), triples, tuple(promotions))

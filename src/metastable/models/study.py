@@ -215,7 +215,7 @@ def _spectra(folder: Path, model: Model, tell: Told) -> None:
     from metastable.models.spectra import spectra
 
     tell("spectra", 0.0, "eigenvalues of every head")
-    found = spectra(model)
+    found = spectra(model, progress=lambda done, total: tell("spectra", done / total, f"{done} of {total} heads"))
     _write(folder, "spectra", found.data)
     promoted = [
         {
