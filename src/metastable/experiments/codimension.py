@@ -42,7 +42,7 @@ class Params:
     high_d: int = 128
     high_side: float = 0.5
     method: str = "tsit5"
-    chunk: int = 2
+    chunk: int = 1
 
 
 def triple(params: Params, index: int) -> Triple:
@@ -168,8 +168,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             kind="conjecture",
             eligible=eligible[~real].tolist(),
             seeds=np.flatnonzero(~real).tolist(),
-            notes="the turns of such a V cancel in <x_i, x_j>, so attention acts as for a multiple of the identity on the "
-            f"plane of the pair, and tokens end at the corners of a polygon; holding: {counts[3]}; relative distances: {parts.spread(data['residual'][~real])}",
+            notes="the turns of such a V cancel in <x_i, x_j>, so attention acts as for a multiple of the identity "
+            f"on the plane of the pair, and tokens may end at the corners of a polygon; holding: {counts[3]}; "
+            f"relative distances: {parts.spread(data['residual'][~real])}",
         ),
         judge_share(
             claim + "as printed, which includes V = I: at most three points (d = 3).",

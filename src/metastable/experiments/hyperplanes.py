@@ -37,7 +37,8 @@ class Params:
     """n = 40 tokens uniform on [-5, 5]^d, Q = K = I.
 
     Instances take turns: the published V of Figs 6, 13 and 14, a random V with positive entries (as those seem to be),
-    and Q, K, V with normal entries of variance 1/d, drawn until they form a good triple.
+    and Q, K, V with normal entries of variance 1/d, drawn until they form a good
+    triple.
     """
 
     instances: int = 200
@@ -45,7 +46,7 @@ class Params:
     n: int = 40
     side: float = 5.0
     method: str = "tsit5"
-    chunk: int = 4
+    chunk: int = 1
 
 
 def triple(params: Params, index: int) -> Triple:

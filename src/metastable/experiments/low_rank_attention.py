@@ -29,7 +29,7 @@ class Params:
     n: int = 40
     side: float = 5.0
     t: float = 15.0
-    other_n: tuple[int, ...] = (10, 160)
+    other_n: tuple[int, ...] = (10, 100)
     plane: int = 200
     plane_n: int = 20
     plane_t: float = 40.0
@@ -37,7 +37,7 @@ class Params:
     high_n: int = 40
     high_d: int = 80
     method: str = "tsit5"
-    chunk: int = 50
+    chunk: int = 10
 
 
 def line_tokens(params: Params, n: int, index: int) -> np.ndarray:

@@ -33,12 +33,11 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
     spare = [cases[-1]] * (chunk - len(cases))
     members = [Dynamics(Weights(Q, K, V), geometry="rescaled") for Q, K, V, _ in [*cases, *spare]]
     tokens = np.stack([case[3] for case in [*cases, *spare]])
-    t = horizon * SHARES
-    runs = simulate_many(members, tokens, t=horizon, dt=0.05, method=method, save=t)[: len(cases)]
+    runs = simulate_many(members, tokens, t=horizon, dt=0.05, method=method, save=horizon * SHARES)[: len(cases)]
     rows = []
     for i, (case, run) in enumerate(zip(cases, runs)):
         P, gaps = _attention(run)
-        rows.append(_measured(P, gaps, t, float(run.valid_until)))
+        rows.append(_measured(P, gaps, run.t, float(run.valid_until)))
         if i == 0:
             first = {"attention": P, "tokens": _unscaled(run, case[2]), "depth": _depth(gaps)}
     out = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
@@ -93,7 +92,7 @@ def _measured(P: np.ndarray, gaps: np.ndarray, t: np.ndarray, valid: float) -> d
         "second": ordered[[min(EARLIER, end), end], -2],
         "rank": np.array(len(np.unique(heard))),
         "leaders": np.array(int((received > 0.5).sum())),
-        "sound": np.array(end == len(t) - 1),
+        "sound": np.array(end == len(SHARES) - 1),
         "settled": np.array(settled),
         "slope": np.array(_slope(_depth(gaps)[: end + 1], t[: end + 1])),
     }

@@ -29,7 +29,7 @@ class Params:
     n: int = 40
     side: float = 5.0
     method: str = "tsit5"
-    chunk: int = 4
+    chunk: int = 2
 
 
 def triple(params: Params, index: int) -> Triple:
