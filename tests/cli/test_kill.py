@@ -28,7 +28,7 @@ def listen() -> None:
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
     """Wait until a file is there or the process has ended."""
-    for _ in range(6000):
+    for _ in range(30000):
         if path.exists() or process.poll() is not None:
             return
         time.sleep(0.01)
