@@ -61,29 +61,33 @@ def _light_cuts(n: int) -> list[tuple[int, int]]:
     return threads.pieces(n, _PARTS if n > 20_000 else 1, GROUP)
 
 
-def unit_rows(points: np.ndarray, sign: float) -> tuple[np.ndarray, float, float]:
-    """(coordinate rows of sign * points / |point|, least length, largest length)."""
+def unit_rows(points: np.ndarray, sign: float, out: np.ndarray) -> tuple[float, float]:
+    """Coordinates of sign * points / |point| into the rows of ``out``; the least and the largest length."""
     points = np.ascontiguousarray(points, np.float64)
-    out = pack.aligned((3, -(-len(points) // GROUP) * GROUP), np.float64)
     parts = _light_cuts(len(points))
     squares = np.empty((len(parts), 2))
     threads.share(lambda p: _normalise(points, sign, *parts[p], out, squares[p]), len(parts))
-    return out, math.sqrt(squares[:, 0].min()), math.sqrt(squares[:, 1].max())
+    return math.sqrt(squares[:, 0].min()), math.sqrt(squares[:, 1].max())
 
 
 def points(q: np.ndarray, k: np.ndarray, beta: float, weights: np.ndarray | None) -> Points:
     """Unit queries, turned round for negative beta, and unit keys."""
-    K, shortest, longest = unit_rows(k, 1.0)
+    n = len(k)
+    width = -(-n // GROUP) * GROUP
+    S = pack.aligned((4, width), np.float64)
+    S[0, :n] = 1.0 if weights is None else weights
+    K = S[1:] if weights is None else pack.aligned((3, width), np.float64)
+    shortest, longest = unit_rows(k, 1.0, K)
+    if weights is not None:
+        np.multiply(S[0], K, out=S[1:])
     if q is k and beta >= 0:
         Q, low, high = K, shortest, longest
     else:
-        Q, low, high = unit_rows(q, 1.0 if beta >= 0 else -1.0)
+        Q = pack.aligned((3, width), np.float64)
+        low, high = unit_rows(q, 1.0 if beta >= 0 else -1.0, Q)
     kappa = abs(beta) * high * longest
     uneven = high / low * (longest / shortest) - 1.0 if low * shortest > 0 else math.inf
-    S = pack.aligned((4, K.shape[1]), np.float64)
-    S[0, : len(k)] = 1.0 if weights is None else weights
-    np.multiply(S[0], K, out=S[1:])
-    return Points(q.shape[1], len(k), kappa, longest, kappa * uneven, Q, K, S)
+    return Points(q.shape[1], n, kappa, longest, kappa * uneven, Q, K, S)
 
 
 def exact_rows(given: Points, rows: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -64,8 +64,11 @@ def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> V
         everyone = x if more is None else np.concatenate([x, more])
         size = np.sqrt(np.einsum("id,id->i", everyone, everyone))[:, None]
         y = everyone / size
-        sources = y if more is None else y[: len(x)]
-        return size * tangent(y, pull(sources, y, w))  # type: ignore[no-any-return]
+        tokens, onlookers = y[: len(x)], y[len(x) :]
+        pulled = pull(tokens, tokens, w)  # apart from the onlookers: symmetric, and linear-time for many tokens
+        if more is not None:
+            pulled = np.concatenate([pulled, pull(tokens, onlookers, w)])
+        return size * tangent(y, pulled)  # type: ignore[no-any-return]
 
     return field
 
