@@ -233,8 +233,6 @@ def _spectra(folder: Path, model: Model, tell: Told) -> None:
 
 
 def _ladder(folder: Path, settings: Settings, tell: Told) -> None:
-    from metastable.models.ladder import ladder
-
     probed = read_json(folder / "probe.json")
     tell("ladder", 0.0, "the model in float64")
     started = time.perf_counter()
@@ -247,14 +245,26 @@ def _ladder(folder: Path, settings: Settings, tell: Told) -> None:
     absent = ""
     try:
         model = load(settings.model, dtype="float64", part=settings.part)
-        tell("ladder", 0.1, "five rungs")
-        climb = ladder(model, ids[:LADDER_TOKENS], layers=layers, head=settings.head)
-        _write(folder, "ladder", climb.data)
+        _write(folder, "ladder", _climb(model, ids[:LADDER_TOKENS], layers, settings.head, tell))
     except InputError as error:  # a T5 decoder, a text of one token
         absent = str(error)
     seconds = round(time.perf_counter() - started, 3)
     facts = {"absent": absent, "notes": notes, "tokens": min(len(ids), LADDER_TOKENS), "seconds": seconds}
     write_json(folder / "ladder.json", facts)
+
+
+def _climb(model: Model, ids: Sequence[int], layers: int, head: int, tell: Told) -> Any:
+    """Rung by rung: a rung holds the weights of all layers, and one at a time is enough memory."""
+    import xarray
+
+    from metastable.models.ladder import ladder
+    from metastable.models.rungs import RUNGS
+
+    found = []
+    for number, part in enumerate(RUNGS):
+        tell("ladder", number / len(RUNGS), f"rung {number}: {part}")
+        found.append(ladder(model, ids, layers=layers, rungs=(number,), head=head).data)
+    return xarray.concat(found, dim="rung", data_vars="minimal", coords="minimal", compat="override", join="override")
 
 
 # --- texts --------------------------------------------------------------------------------------------------------
