@@ -268,7 +268,11 @@ def test_killed_in_the_pass_over_texts(how: int, folders: dict[str, Path], tmp_p
     out = tmp_path / "out"
     script = "import sys; from metastable.models import stream; stream._SAVE_EVERY = 0.2; "
     script += "from metastable.cli import main; sys.exit(main(sys.argv[1:]))"
-    process = subprocess.Popen([sys.executable, "-c", script, *words, "--out", str(out)], env={**os.environ})
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *words, "--out", str(out)],
+        env={**os.environ},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,  # ignored where tests run behind "&"
+    )
     deadline = time.monotonic() + 120
     while not (out / "state.npz").exists() and time.monotonic() < deadline:
         time.sleep(0.05)

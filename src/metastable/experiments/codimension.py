@@ -46,10 +46,10 @@ class Params:
 
 
 def triple(params: Params, index: int) -> Triple:
-    """Low-dimensional instance ``index``, drawn from the seed (params.seed, index); its family is index mod 4."""
-    rng = np.random.default_rng([params.seed, index])
+    """Low-dimensional instance ``index``, drawn from the seed params.seed + index; its family is that number mod 4."""
+    rng = np.random.default_rng([params.seed + index])
     tokens = rng.uniform(-params.side, params.side, (params.n, 3))
-    kind, eye = index % len(FAMILIES), np.eye(3)
+    kind, eye = (params.seed + index) % len(FAMILIES), np.eye(3)
     if kind == 0:
         return Triple(eye, eye, FIGURE_7, tokens)
     sizes = 1.0 + np.sort(rng.uniform(0.0, 1.0 - 2.0 * SPACING, 3)) + SPACING * np.arange(3)
@@ -83,14 +83,14 @@ CLAIM = replace(CONJECTURE, rate=_rate)
 
 def identity_triple(params: Params, index: int) -> Triple:
     """V = I: k = d = 3, so that a subspace of codimension k is a point."""
-    rng = np.random.default_rng([params.seed, index, 1])
+    rng = np.random.default_rng([params.seed + index, 1])
     eye = np.eye(3)
     return Triple(eye, eye, eye, rng.uniform(-params.side, params.side, (params.n, 3)))
 
 
 def high_triple(params: Params, index: int) -> Triple:
     """High dimension: V symmetric and sparse, every eigenvalue of modulus at least 1, Q = K = I."""
-    rng = np.random.default_rng([params.seed, index, 2])
+    rng = np.random.default_rng([params.seed + index, 2])
     eye = np.eye(params.high_d)
     tokens = rng.uniform(-params.high_side, params.high_side, (params.high_n, params.high_d))
     V = sparse_symmetric(params.high_d, int(rng.integers(2**31)))
@@ -142,7 +142,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     The three subspaces are not predicted but fitted: farthest points, then means. Farthest points come within a factor
     2 of the best fit, far below what separates tokens that gathered from tokens that did not.
     """
-    kind = np.arange(params.instances) % len(FAMILIES)
+    kind = (params.seed + np.arange(params.instances)) % len(FAMILIES)
     real, eligible = kind < 3, data["eligible"]
     counts = [
         f"{name} {(data['outcome'][kind == k] == parts.HOLDS).sum()}/{(kind == k).sum()}"
@@ -158,7 +158,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             parts.outcomes({"outcome": data["outcome"][real]}),
             kind="conjecture",
             eligible=eligible[real].tolist(),
-            seeds=np.flatnonzero(real).tolist(),
+            seeds=(params.seed + np.flatnonzero(real)).tolist(),
             notes=f"holding: {', '.join(counts[:3])}; relative distances: {parts.spread(data['residual'][real])}",
         ),
         judge_share(
@@ -167,7 +167,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             parts.outcomes({"outcome": data["outcome"][~real]}),
             kind="conjecture",
             eligible=eligible[~real].tolist(),
-            seeds=np.flatnonzero(~real).tolist(),
+            seeds=(params.seed + np.flatnonzero(~real)).tolist(),
             notes="the turns of such a V cancel in <x_i, x_j>, so attention acts as for a multiple of the identity "
             f"on the plane of the pair, and tokens may end at the corners of a polygon; holding: {counts[3]}; "
             f"relative distances: {parts.spread(data['residual'][~real])}",
@@ -212,7 +212,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     for name, part in (("figure-7b", slice(0, 3)), ("figure-15", slice(6, 9))):
         lines = coordinates[:shown, :, part]
         figures[name] = plots.projections(t[:shown], lines, groups=sign, names=names[part])
-    kind = np.arange(params.instances) % len(FAMILIES)
+    kind = (params.seed + np.arange(params.instances)) % len(FAMILIES)
     sorted_ = {name: np.sort(data["residual"][kind == k]) for k, name in enumerate(FAMILIES)}
     sorted_["V = I"] = np.sort(data["identity_residual"])
     longest = max(len(v) for v in sorted_.values())

@@ -32,8 +32,8 @@ class Params:
 
 
 def start(params: Params, index: int) -> np.ndarray:
-    """Tokens of instance ``index``, drawn from the seed (params.seed, index)."""
-    rng = np.random.default_rng([params.seed, index])
+    """Tokens of instance ``index``, drawn from the seed params.seed + index."""
+    rng = np.random.default_rng([params.seed + index])
     return rng.uniform(-params.side, params.side, (params.n, params.d))
 
 
@@ -101,7 +101,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             SOURCE,
             collapses,
             eligible=eligible,
-            seeds=range(params.instances),
+            seeds=range(params.seed, params.seed + params.instances),
             notes=f"largest |x|: {largest[:, 0].mean():.3g} at the start, {largest[:, -1].mean():.3g} on average at "
             f"t = {params.t:g}, still falling; counted when the mean is gone and the covariance obeys the law below",
         ),
@@ -110,7 +110,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             "ORACLES 20",
             follows,
             eligible=eligible,
-            seeds=range(params.instances),
+            seeds=range(params.seed, params.seed + params.instances),
             notes=f"relative mismatch over the last doubling: median {np.median(mismatch):.2g}, largest "
             f"{mismatch.max():.2g}; allowed: at least {bound.min():.2g}",
         ),

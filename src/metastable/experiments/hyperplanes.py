@@ -50,14 +50,14 @@ class Params:
 
 
 def triple(params: Params, index: int) -> Triple:
-    """Instance ``index``, all of it drawn from the seed (params.seed, index); its family is index mod 5.
+    """Instance ``index``, all of it drawn from the seed params.seed + index; its family is that number mod 5.
 
     Fig. 6 is planar. It runs in space with a third coordinate that is 0 and on which V is 0, which changes nothing
     and spares a compilation.
     """
-    rng = np.random.default_rng([params.seed, index])
+    rng = np.random.default_rng([params.seed + index])
     tokens = rng.uniform(-params.side, params.side, (params.n, 3))
-    kind, eye = index % len(FAMILIES), np.eye(3)
+    kind, eye = (params.seed + index) % len(FAMILIES), np.eye(3)
     if kind == 0:
         tokens[:, 2] = 0.0
         return Triple(eye, eye, np.pad(FIGURE_6, ((0, 1), (0, 1))), tokens)
@@ -106,11 +106,11 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     negative, and 0. "Typically two" is read as: in at least 90% of instances. max phi_k*(z_i) never increases and
     min phi_k*(z_i) never decreases (ORACLES 18); errors are not amplified, so it may gain `GROWTH`.
     """
-    seeds, eligible = range(params.instances), data["eligible"].tolist()
+    seeds, eligible = range(params.seed, params.seed + params.instances), data["eligible"].tolist()
     planes = data["details"][:, 0]
     settled = data["outcome"] == parts.HOLDS
     two = np.where(settled, planes <= 2, parts.UNDECIDED)
-    kind = np.arange(params.instances) % len(FAMILIES)
+    kind = (params.seed + np.arange(params.instances)) % len(FAMILIES)
     counts = [
         f"{name} {(data['outcome'][kind == k] == parts.HOLDS).sum()}/{(kind == k).sum()}"
         for k, name in enumerate(FAMILIES)

@@ -50,8 +50,8 @@ class Params:
 
 
 def triple(params: Params, row: int, index: int) -> Triple:
-    """Instance ``index`` of a row, drawn from the seed (params.seed, index, row)."""
-    rng = np.random.default_rng([params.seed, index, row])
+    """Instance ``index`` of a row, drawn from the seed (params.seed + index, row)."""
+    rng = np.random.default_rng([params.seed + index, row])
     Q, K = parts.random_score(3, rng)
     tokens = rng.uniform(-params.side, params.side, (params.n, 3))
     if row == 0:
@@ -109,7 +109,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             f"second paper, Table 1, {SOURCES[row]}",
             _outcomes(params, data, row),
             eligible=data[f"row{row}_eligible"].tolist(),
-            seeds=range(params.instances),
+            seeds=range(params.seed, params.seed + params.instances),
             notes=_found(params, data, row),
         )
         for row in range(4)

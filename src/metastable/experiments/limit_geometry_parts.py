@@ -57,8 +57,8 @@ def instances(
     method : {"tsit5", "rk4"}
         rk4 takes steps of 0.05: cheaper to compile, for a first look.
     chunk : int
-        Runs per compiled call; fewer are padded, so that nothing is compiled twice. Adaptive runs wait for the slowest of
-        their chunk, so one or two at a time are quickest.
+        Runs per compiled call; fewer are padded, so that nothing is compiled twice. Adaptive runs wait for the
+        slowest of their chunk, so one or two at a time are quickest.
     details : sequence of str
         Names of the measurement's details to keep.
     watch : function, optional

@@ -42,13 +42,13 @@ class Params:
 
 def line_tokens(params: Params, n: int, index: int) -> np.ndarray:
     """Tokens of instance ``index`` with n tokens on the line."""
-    rng = np.random.default_rng([params.seed, index, n])
+    rng = np.random.default_rng([params.seed + index, n])
     return rng.uniform(-params.side, params.side, (n, 1))
 
 
 def weights(params: Params, d: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(Q, K, V, tokens) of instance ``index`` in dimension d > 1."""
-    rng = np.random.default_rng([params.seed, index, d])
+    rng = np.random.default_rng([params.seed + index, d])
     n, eye = (params.plane_n if d == 2 else params.high_n), np.eye(d)
     M, N = rng.uniform(-1.0, 1.0, (2, d, d))
     V = M @ M.T

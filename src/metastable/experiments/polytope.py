@@ -29,11 +29,11 @@ class Params:
 
 
 def triple(params: Params, index: int) -> Triple:
-    """Instance ``index``: all its randomness comes from the seed (params.seed, index)."""
-    rng = np.random.default_rng([params.seed, index])
+    """Instance ``index``: all its randomness comes from the seed params.seed + index."""
+    rng = np.random.default_rng([params.seed + index])
     tokens = rng.uniform(-params.side, params.side, (params.n, params.d))
     eye = np.eye(params.d)
-    Q, K = (eye, eye) if index % 2 == 0 else parts.random_score(params.d, rng)
+    Q, K = (eye, eye) if (params.seed + index) % 2 == 0 else parts.random_score(params.d, rng)
     return Triple(Q, K, eye, tokens)
 
 
@@ -71,7 +71,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
       hull by no more than the sum of local errors (`limit_geometry_parts.GROWTH`);
     - "significantly smaller than n" is read as: on average at most half of n.
     """
-    seeds = range(params.instances)
+    seeds = range(params.seed, params.seed + params.instances)
     settled = data["outcome"] == parts.HOLDS
     vertices, far = data["details"].T  # (instances,) each
     away, away_before = far / data["extent"], data["details_before"][:, 1] / data["extent"]

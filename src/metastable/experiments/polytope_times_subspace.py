@@ -33,10 +33,10 @@ class Params:
 
 
 def triple(params: Params, index: int) -> Triple:
-    """Instance ``index``, drawn from the seed (params.seed, index)."""
-    rng = np.random.default_rng([params.seed, index])
+    """Instance ``index``, drawn from the seed params.seed + index."""
+    rng = np.random.default_rng([params.seed + index])
     tokens = rng.uniform(-params.side, params.side, (params.n, 3))
-    if index % 2 == 0:
+    if (params.seed + index) % 2 == 0:
         return Triple(np.eye(3), np.eye(3), FIGURE_8, tokens)
     Q, K = parts.random_score(3, rng)
     return Triple(Q, K, paranormal(3, int(rng.integers(2**31))), tokens)
@@ -76,10 +76,10 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     asks that the spread along the eigenvalue mu < 0 has grown tenfold by the end: tokens that follow leaders settled
     at finite distance grow like e^{|mu| t}, which is e^{6.9} for Fig. 8.
     """
-    eligible, seeds = data["eligible"].tolist(), range(params.instances)
+    eligible, seeds = data["eligible"].tolist(), range(params.seed, params.seed + params.instances)
     kept = (data["outcome"] == parts.HOLDS) & data["eligible"]
     vertices = data["details"][kept, 0]
-    published = np.arange(params.instances) % 2 == 0
+    published = (params.seed + np.arange(params.instances)) % 2 == 0
     grown = [bool(s >= 10.0) for s in data["spread"][published]]
     counts = [(data["outcome"][m] == parts.HOLDS).sum() for m in (published, ~published)]
     return [
@@ -107,7 +107,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             "second paper, Fig. 8",
             grown,
             kind="observation",
-            seeds=np.flatnonzero(published).tolist(),
+            seeds=(params.seed + np.flatnonzero(published)).tolist(),
             notes=f"growth of the spread: {parts.spread(data['spread'][published])}",
         ),
     ]
