@@ -36,7 +36,8 @@ def create(
     """Make the group: ``along_time`` arrays (dims, shape, dtype) empty, ``fixed`` arrays (dims, values) whole."""
     import zarr
 
-    group = zarr.open_group(str(path), mode="w-", zarr_format=3, attributes=dict(attributes))
+    # "w": the path is a working name of our own, where threads of an interrupted attempt may still have left a file
+    group = zarr.open_group(str(path), mode="w", zarr_format=3, attributes=dict(attributes))
     for name, (dims, shape, dtype) in along_time.items():
         chunk = (chunk_length(shape, np.dtype(dtype).itemsize), *shape[1:])
         _array(group, name, dims, shape, chunk, dtype)
