@@ -21,6 +21,14 @@ def test_auto_is_exact_for_few_tokens_and_linear_for_many():
     assert np.abs(got.value - attend(many, many, beta=9.0, summation="exact").value).max() < 1e-12
 
 
+def test_float32_tokens_are_summed_as_well_as_they_are_given():
+    x = cloud("spread", 4000, 3).astype(np.float32)
+    for mask in ("full", "causal"):
+        linear, pairwise = (attend(x, x, beta=9.0, mask=mask, summation=s) for s in ("auto", "exact"))
+        assert (linear.method, linear.value.dtype) == ("spectral", np.float32)
+        assert np.abs(linear.value - pairwise.value).max() < 1e-5
+
+
 def test_what_has_no_expansion_is_summed_exactly_and_says_why():
     x = cloud("spread", 3000, 3)
     for change, word in (
@@ -159,5 +167,12 @@ def test_dynamics_the_kernels_cannot_serve_say_why():
         ({"mask": lambda i, j: j <= i}, "mask"),
     ):
         assert word in unsupported(ms.Dynamics(**parts))
+
+    def causal(i, j):
+        return j >= i
+
+    assert "mask" in unsupported(ms.Dynamics(mask=causal))  # a name alone proves nothing
+    assert unsupported(ms.Dynamics(mask=ms.masks.causal)) is None
+    assert unsupported(ms.Dynamics(mask=ms.masks.window(4))) is None
     assert "rotation" in unsupported(ms.Dynamics(ms.Weights(Q=np.diag([1.0, 2.0, 3.0]))), "spectral")
     assert "dimension" in unsupported(ms.Dynamics(ms.Weights(V=np.eye(4))), "spectral")

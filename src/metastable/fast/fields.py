@@ -12,10 +12,9 @@ import numpy as np
 
 from metastable import dynamics as core
 from metastable import geometry as geometries
-from metastable import scores
+from metastable import masks, normalise, scores
 from metastable.compute import is_traced, jax, jnp
 from metastable.errors import InputError, unknown
-from metastable.fast.exact import NORMALISATIONS, reach
 from metastable.fast.front import SUMMATIONS, attend
 from metastable.weights import Weights, resolve_time
 
@@ -24,15 +23,17 @@ Array = Any
 
 def unsupported(dyn: Any, summation: str = "auto") -> str | None:
     """Why the kernels cannot serve this dynamics, in words that follow "because", or None."""
-    if dyn.score_name != "dot":
+    if scores.resolve(dyn.score) is not scores.SCORES["dot"]:
         return f"the score is {dyn.score_name!r}, not 'dot'"
     if isinstance(dyn.position, (scores.Bias, scores.Relative)):
         return "scores carry a position bias"
-    if dyn.normalise_name not in NORMALISATIONS:
+    if normalise.resolve(dyn.normalise) not in normalise.NORMALISATIONS.values():
         return "the normalisation is a function of the whole matrix"
-    try:
-        reach(str(dyn.mask_name), 1)
-    except InputError:
+    if (
+        not isinstance(dyn.mask, str)
+        and dyn.mask is not masks.causal
+        and not isinstance(dyn.mask, type(masks.window(1)))
+    ):
         return "the mask is a function"
     if summation == "spectral":
         return _not_spectral(dyn)

@@ -162,6 +162,8 @@ def _one(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, ask: _
 
 
 def _linear_or_exact(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, ask: _Ask) -> Attended:
+    if q.dtype == k.dtype == np.float32 and q.size and k.size:  # tokens that are themselves no better than that
+        ask = ask._replace(tol=max(ask.tol, 4.0 * (8.0 + _strength(q, k, beta)) * float(np.finfo(np.float32).eps)))
     why = "asked for" if ask.summation == "exact" else _against(q, k, v, beta, ask)
     if why is None:
         got = spectral(
@@ -184,12 +186,17 @@ def _against(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, as
     n, d = k.shape
     if ask.summation == "auto" and n < _FEWEST:
         return f"n = {n} is too small for an expansion to win"
-    kappa = abs(beta) * float(np.linalg.norm(q[0])) * float(np.linalg.norm(k[0]))
+    kappa = _strength(q, k, beta)
     why = refusal(d, kappa, ask.normalise, ask.mask, ask.tol)
     if why is not None or ask.summation == "spectral":
         return why
     linear, pairwise = _costs(n, d, kappa, ask, q is k or bool(ask.symmetric))
     return None if linear < pairwise else f"n = {n} is too small for an expansion to win"
+
+
+def _strength(q: np.ndarray, k: np.ndarray, beta: float) -> float:
+    """|beta| |q| |k|, from the first tokens: the expansion checks that all are alike."""
+    return abs(beta) * float(np.linalg.norm(q[0])) * float(np.linalg.norm(k[0]))
 
 
 def _costs(n: int, d: int, kappa: float, ask: _Ask, symmetric: bool) -> tuple[float, float]:

@@ -2,8 +2,8 @@
 
 *Codimension* (Conjecture 4.2, second paper). With k eigenvalues of V in the right half-plane, the components of the
 rescaled tokens z_i(t) along those directions (the projection on their invariant subspace along the other one) approach
-at most three points. The other invariant subspace is the only candidate for the direction of the parallel subspaces once
-followers spread in it (they leave each other like e^{-tV}), which takes no more than a few tokens.
+at most three points. The other invariant subspace is the only candidate for the direction of the parallel subspaces
+once followers spread in it (they leave each other like e^{-tV}), which takes no more than a few tokens.
 
 *Multi-head* (section 6 of the second paper says only that "interesting clustering phenomena also occur"). The version
 hunted here is what Theorem 4.1 gives for one head: let V_1 + ... + V_h have a largest real part that one real positive

@@ -19,6 +19,7 @@ from metastable.hunt.rules import LEADS, SCORES, Rules
 RANDOM, CLIMBED = 0, 1  # where an instance comes from
 _LEAST_FORM = 0.05  # margin of the conditions on Q^T K
 _LARGEST = 5.0  # of an entry of G or E
+_FASTEST = 2.0  # turning: what grows like |a + ib| must stay within floats
 _FARTHEST = 3.0  # coordinate of a token
 
 
@@ -69,7 +70,7 @@ class Batch:
 
     def V(self) -> np.ndarray:
         """The value map of every head, (B, h, d, d)."""
-        return self.L()[:, None] / self.G.shape[1] + self.E
+        return np.asarray(self.L()[:, None] / self.G.shape[1] + self.E)
 
 
 def joined(parts: list[Batch]) -> Batch:
@@ -143,8 +144,8 @@ def constrained(batch: Batch, rules: Rules) -> Batch:
     lowest = np.where(batch.leads[:, None] == 0, 1.0 - rules.gap, 1.0)
     real = np.where(batch.grows, np.clip(real, rules.floor, 1.0 - rules.gap), np.clip(real, -lowest, -rules.floor))
     real = np.where(np.arange(rules.d) < batch.lead[:, None], 1.0, real)
-    most = np.where(batch.leads[:, None] == 0, np.sqrt(np.maximum((1.0 - rules.gap) ** 2 - real**2, 0.0)), _LARGEST)
-    most = np.where(np.arange(rules.d) < batch.lead[:, None], _LARGEST, most)
+    most = np.where(batch.leads[:, None] == 0, np.sqrt(np.maximum((1.0 - rules.gap) ** 2 - real**2, 0.0)), _FASTEST)
+    most = np.where(np.arange(rules.d) < batch.lead[:, None], _FASTEST, most)
     turn = np.clip(0.5 * (batch.b - batch.b[rows, batch.partner]), -most, most)
     E = batch.E - batch.E.mean(axis=1, keepdims=True)
     return replace(
@@ -180,7 +181,7 @@ def shaken(batch: Batch, rules: Rules, copies: int, size: float, seed: int) -> t
     tokens = np.arange(copies) < copies // 2
 
     def moved(x: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        return x + size * rng.normal(size=x.shape) * chosen.reshape(-1, *[1] * (x.ndim - 1))
+        return np.asarray(x + size * rng.normal(size=x.shape) * chosen.reshape(-1, *[1] * (x.ndim - 1)))
 
     b = moved(many.b, ~tokens) * (many.b != 0.0)
     E = moved(many.E, ~tokens & (many.E != 0.0).any(axis=(1, 2, 3)))

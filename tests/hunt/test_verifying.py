@@ -1,0 +1,39 @@
+import pytest
+
+from metastable.hunt.claims import CLAIMS
+from metastable.hunt.rules import Rules
+from metastable.hunt.screening import screen
+from metastable.hunt.verifying import verify
+from tests.hunt import planted
+
+RULES = Rules(d=3, n=8, batch=8, elite=2)
+
+
+@pytest.fixture(scope="module")
+def checked():
+    return dict(
+        zip(["ring", "shared", "cross", "slow", "plain"], verify(CLAIMS["codimension"], planted.everything(), RULES))
+    )
+
+
+def test_a_robust_violation_survives(checked):
+    assert checked["ring"].outcome == "violation"
+    assert checked["ring"].numbers["share that stays"] == {"other tokens": 1.0, "other weights": 1.0}
+
+
+def test_a_planted_known_exception_survives_and_is_named(checked):
+    assert checked["shared"].outcome == "known exception"
+    assert "shared" in checked["shared"].note
+    assert checked["shared"].separation > 0.1
+
+
+def test_tokens_on_invariant_lines_are_an_accident(checked):
+    assert checked["cross"].outcome == "non-generic"
+    assert checked["cross"].numbers["share that stays"]["other tokens"] < 0.5
+
+
+def test_slow_is_not_a_violation(checked):
+    late = screen(CLAIMS["codimension"], planted.cross(1e-7), 16.0, 8)
+    assert late.open[0]  # the search takes it for a candidate
+    assert checked["slow"].outcome == "settled"
+    assert checked["plain"].outcome == "settled"
