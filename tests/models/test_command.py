@@ -262,9 +262,9 @@ def test_killed_in_the_pass_over_texts(how: int, folders: dict[str, Path], tmp_p
     """Kill the command once it has left a state, and run it again: the numbers are those of an undisturbed run."""
     rng = np.random.default_rng(3)
     text = tmp_path / "ids.txt"
-    text.write_text("\n\n".join(" ".join(map(str, row)) for row in rng.integers(0, 50, (4000, 60))))
-    settings = Settings(str(folders["albert"]), layers=12, texts=str(text), limit=4000)
-    words = ["model", settings.model, "--layers", "12", "--texts", str(text), "--limit", "4000"]
+    text.write_text("\n\n".join(" ".join(map(str, row)) for row in rng.integers(0, 50, (800, 60))))
+    settings = Settings(str(folders["albert"]), layers=12, texts=str(text), limit=800)
+    words = ["model", settings.model, "--layers", "12", "--texts", str(text), "--limit", "800"]
     out = tmp_path / "out"
     script = "import sys; from metastable.models import stream; stream._SAVE_EVERY = 0.2; "
     script += "from metastable.cli import main; sys.exit(main(sys.argv[1:]))"
