@@ -110,7 +110,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
             values = data[name][k]
             where = f", layer {int(data['layer'][k]) + 1}" if len(data["layer"]) > 1 else ""
             figures[f"Fig. 10 on {params.model}{where}: {word}"] = eigenvalues(
-                values, titles=[f"head {h}" for h in range(len(values))], columns=4
+                values, titles=[f"head {h}" for h in range(len(values))]
             )
     return figures
 

@@ -159,15 +159,16 @@ def _sinks(study: Study, media: Media) -> str:
 def _spectra(study: Study, media: Media) -> str:
     layers = [int(k) for k in study.spectra.layer.values if (study.folder / "figures" / f"ov-{int(k)}.svg").exists()]
     shared = study.model["shared"]
-    wide = []
+    moving, published = [], []
     for layer in layers:
         where = "" if shared else f", layer {layer + 1}"
-        wide.append((f"ov-{layer}", f"Eigenvalues of the map O V of each head{where}; the leading one is ringed."))
-        wide.append((f"value_block-{layer}", f"Eigenvalues of the square value block, as published{where}."))
+        moving.append((f"ov-{layer}", f"Eigenvalues of the map O V of each head{where}; the leading one is ringed."))
+        published.append((f"value_block-{layer}", f"Eigenvalues of the square value block, as published{where}."))
     small = [
         ("beta", "Effective inverse temperature: the beta at which Q^T K = I would give scores as large."),
         ("qk", "Eigenvalues of the score form, one line per head."),
     ]
+    block = _details("The square value block, as published", _figures(study, media, published, wide=True))
     tables = _details("Every head in numbers", _table(*findings.head_table(study)))
     tables += _details("The tokens that leading eigenvectors promote", _table(*findings.promotion_table(study)))
     return _section(
@@ -176,7 +177,7 @@ def _spectra(study: Study, media: Media) -> str:
         "What moves tokens is O V, not the square block of V that published figures show; both are here. A head is a "
         "good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and simple and "
         "its eigenvector has <Q phi, K phi> > 0; a filled orange dot marks a leading eigenvalue that qualifies.",
-        _figures(study, media, wide, wide=True) + _figures(study, media, small) + tables,
+        _figures(study, media, moving, wide=True) + block + _figures(study, media, small) + tables,
     )
 
 

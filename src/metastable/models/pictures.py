@@ -209,7 +209,7 @@ def sink_lines(study: Study, kind: str) -> Figure:
 def spectrum(study: Study, name: str, layer: int) -> Figure:
     """Eigenvalues of every head of one layer: Fig. 10 of the second paper (``name`` is "ov" or "value_block")."""
     values = study.spectra[name].sel(layer=layer).values  # (heads, rank)
-    return eigenvalues(values, titles=[f"head {h}" for h in range(len(values))], columns=4)
+    return eigenvalues(values, titles=[f"head {h}" for h in range(len(values))])
 
 
 @paper()
