@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from metastable.cli import main
+from metastable.cli import main, speech
 
 
 @dataclass
@@ -47,6 +47,7 @@ def metastable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     """Run a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda number: None)
+    monkeypatch.setattr(speech, "_EVERY", float("inf"))  # a slow machine shows progress; here only answers count
 
     def call(*words: object) -> Answer:
         capsys.readouterr()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+_EVERY = 10.0  # seconds between lines of progress where there is no terminal
 _HOME = str(Path(__file__).parents[1])
 
 
@@ -60,7 +61,7 @@ def _lines(what: str, horizon: float) -> Callable[[float], None]:
 
     def report(reached: float) -> None:
         nonlocal last
-        if time.monotonic() - last >= 10.0:
+        if time.monotonic() - last >= _EVERY:
             print(f"{what}: t = {reached:.4g} of {horizon:g}", file=sys.stderr, flush=True)
             last = time.monotonic()
 
