@@ -194,3 +194,14 @@ def test_triples_of_the_published_matrices_have_the_published_eigenvalues() -> N
     assert (np.linalg.eigvals(hyperplanes.FIGURE_13).real.min()) < 0.0
     assert (np.linalg.eigvals(hyperplanes.FIGURE_14).real.min()) > 0.0
     assert isinstance(hyperplanes.triple(hyperplanes.Params(), 0), Triple)
+
+
+@pytest.mark.parametrize("name", ["polytope", "hyperplanes", "codimension", "polytope-times-subspace"])
+def test_one_instance_of_any_seed_is_judged_and_drawn(name: str) -> None:
+    """What a verdict's failing seed is replayed with: that seed and one instance."""
+    e = experiment(name)
+    params = e.params(**(dict(e.quick) | {"instances": 1, "seed": 3}))
+    data = e.run(params, Work())
+    assert e.judge(params, data)[0].instances <= 1
+    assert e.draw(params, data)
+    assert e.films is None or e.films(params, data)

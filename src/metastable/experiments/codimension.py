@@ -103,7 +103,7 @@ def run(params: Params, work: Work) -> Data:
     def low(indices: list[int]) -> Data:
         cases = [triple(params, i) for i in indices]
         made = _measured(params, cases, params.chunk, True)
-        return made | {"path": made.pop("path")[[i < 1 for i in indices]]}
+        return made | {"path": made.pop("path")[[i < len(FAMILIES) for i in indices]]}
 
     def same(first: int, last: int) -> Data:
         return _measured(params, [identity_triple(params, i) for i in range(first, last)], params.chunk, False)
@@ -178,6 +178,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             parts.outcomes(identity),
             kind="conjecture",
             eligible=data["identity_eligible"].tolist(),
+            seeds=range(params.seed, params.seed + params.identities),
             notes="Theorem 3.1 says otherwise: a polytope with more than three vertices; the conjecture is meant for "
             f"generic V. Relative distances: {spreads['identity_']}",
         ),
@@ -187,6 +188,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             parts.outcomes({"outcome": data["high_outcome"]}),
             kind="conjecture",
             eligible=data["high_eligible"].tolist(),
+            seeds=range(params.seed, params.seed + params.high_instances),
             notes=f"k = {data['high_details'][:, 0].astype(int).tolist()}, relative distances: {spreads['high_']}",
         ),
     ]
@@ -197,11 +199,12 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     from metastable import plots
 
     t = parts.HORIZON * parts.SHARES
-    z, clock = data["path"][0], t / data["rate"][0]
-    vectors = np.linalg.eigh(FIGURE_7)[1]
-    group = (z[-1] @ vectors[:, -1] > 0).astype(int)
+    (k,) = parts.shown(params, len(FAMILIES), 1)
+    z, clock = data["path"][k], t / data["rate"][k]
+    values, vectors = np.linalg.eig(triple(params, k).V.T)
+    group = (z[-1] @ vectors[:, values.real.argmax()].real > 0).astype(int)
     figures: dict[str, Any] = {
-        "figure-7a": plots.snapshots(
+        "figure-7a" if (params.seed + k) % len(FAMILIES) == 0 else "tokens": plots.snapshots(
             z, clock, times=clock[[0, 2, 5, 10]], color=group, scale="own", geometry="rescaled", columns=2
         )
     }

@@ -71,7 +71,7 @@ def triple(params: Params, index: int) -> Triple:
 
 
 def run(params: Params, work: Work) -> Data:
-    """Instances in chunks; the paths of the first three, for pictures."""
+    """Instances in chunks; the paths of the first of each family, for pictures."""
 
     def make(indices: list[int]) -> Data:
         cases = [triple(params, i) for i in indices]
@@ -84,7 +84,7 @@ def run(params: Params, work: Work) -> Data:
             watch=_watch,
             paths=True,
         )
-        return made | {"path": made.pop("path")[[i < 3 for i in indices]]}
+        return made | {"path": made.pop("path")[[i < len(FAMILIES) for i in indices]]}
 
     return parts.in_families(work, "instances", params.instances, params.chunk, len(FAMILIES), make)
 
@@ -150,14 +150,15 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     from metastable import plots
 
     figures: dict[str, Any] = {}
-    for k, name in enumerate(("figure-6", "figure-13", "figure-14")):
+    for k in parts.shown(params, len(FAMILIES), 3):
+        kind = (params.seed + k) % len(FAMILIES)
         case = triple(params, k)
         t = parts.HORIZON * parts.SHARES / data["rate"][k]
-        d = 2 if k == 0 else 3
+        d = 2 if kind == 0 else 3
         z, normal = data["path"][k][:, :, :d], leading(case.V).left[:d]
         normal = normal / np.linalg.norm(normal)
         along = z[-1] @ normal
-        figures[name] = plots.snapshots(
+        figures[("figure-6", "figure-13", "figure-14", "tokens", "tokens")[kind]] = plots.snapshots(
             z,
             t,
             times=t[[0, 7, 14, 24]],
@@ -167,11 +168,10 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
             geometry="rescaled",
             columns=4 if d == 2 else 2,
         )
-        if k == 0:
-            shown = parts.HALF
+        if not k or not kind:
             figures["coordinates"] = plots.projections(
-                t[:shown],
-                (z @ normal)[:shown],
+                t[: parts.HALF],
+                (z @ normal)[: parts.HALF],
                 spread="range",
                 groups=(along > 0).astype(int),
                 ylabel=r"$\varphi_1^*(z_i)$",
@@ -184,8 +184,9 @@ def films(params: Params, data: Data) -> dict[str, Any]:
     """Fig. 14's instance, whose eigenvalues all have positive real part, until nothing moves."""
     from metastable.trajectory import Trajectory
 
-    shown = parts.HALF
-    return {"hyperplanes": Trajectory(parts.HORIZON * parts.SHARES[:shown] / data["rate"][2], data["path"][2][:shown])}
+    k = parts.shown(params, len(FAMILIES), 3)[-1]
+    t = parts.HORIZON * parts.SHARES / data["rate"][k]
+    return {"hyperplanes": Trajectory(t[: parts.HALF], data["path"][k][: parts.HALF])}
 
 
 EXPERIMENT = Experiment(

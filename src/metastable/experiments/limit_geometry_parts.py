@@ -173,6 +173,12 @@ def spread(values: np.ndarray) -> str:
     return f"median {np.median(known):.2g}, largest {known.max():.2g}" if len(known) else "none"
 
 
+def shown(params: Any, families: int, published: int) -> list[int]:
+    """Which instances to draw: the first of each published family (family = (seed + index) mod families), or else 0."""
+    first = [(k - params.seed) % families for k in range(published)]
+    return [i for i in first if i < params.instances] or [0]
+
+
 def average(values: np.ndarray) -> float:
     """The mean, nan of nothing."""
     return float(values.mean()) if len(values) else float("nan")

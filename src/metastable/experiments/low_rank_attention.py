@@ -98,6 +98,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         hypotheses.distinct_tokens(line_tokens(params, params.n, i)).holds is True for i in range(params.instances)
     ]
     eligible = [scalars and e for e in distinct]
+    seeds = range(params.seed, params.seed + params.instances)
     ranks = data[base + "rank"]
     slope = data[base + "slope"]
     shown = [f"rank {r}: {int((ranks == r).sum())}" for r in np.unique(ranks)]
@@ -108,6 +109,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             SOURCE,
             parts.boolean(data, base, exempt=1),
             eligible=eligible,
+            seeds=seeds,
             notes=f"row distances but the largest: {parts.spread(data[base + 'second'][:, -1])}",
         ),
         judge_share(
@@ -115,6 +117,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             SOURCE,
             parts.boolean(data, base, exempt=0),
             eligible=eligible,
+            seeds=seeds,
             notes=", ".join(shown),
         ),
         judge_number(
@@ -134,9 +137,10 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 "second paper, Figs 3 and 11",
                 parts.boolean(data, key, exempt=0),
                 kind="observation",
-                notes=f"mean slope {np.nanmean(data[key + 'slope']):.4f}; time until Boolean, median "
-                f"{np.nanmedian(data[key + 'settled']):.3g} (n = {params.n}: "
-                f"{np.nanmedian(data[base + 'settled']):.3g})",
+                seeds=seeds,
+                notes=f"median slope {parts.middle(data[key + 'slope']):.4f}; time until Boolean, median "
+                f"{parts.middle(data[key + 'settled']):.3g} (n = {params.n}: "
+                f"{parts.middle(data[base + 'settled']):.3g})",
             )
         )
     for d, key in ((2, "plane_"), (params.high_d, "high_"))[: 2 if params.high else 1]:
@@ -146,6 +150,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 "second paper, Section 2, Figs 4 and 11",
                 parts.boolean(data, key, exempt=0),
                 kind="observation",
+                seeds=range(params.seed, params.seed + len(data[key + "rank"])),
                 notes=f"largest row distances: {parts.spread(data[key + 'first'][:, -1])}; leaders: "
                 + ", ".join(
                     f"{r} in {int((data[key + 'leaders'] == r).sum())}" for r in np.unique(data[key + "leaders"])

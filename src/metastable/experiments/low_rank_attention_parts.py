@@ -141,3 +141,9 @@ def spread(values: np.ndarray) -> str:
     """Median and largest of a sample, for notes."""
     known = values[np.isfinite(values)]
     return f"median {np.median(known):.3g}, largest {known.max():.3g}" if len(known) else "none"
+
+
+def middle(values: np.ndarray) -> float:
+    """The median of what is known, nan of nothing."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else float("nan")

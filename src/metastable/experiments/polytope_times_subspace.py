@@ -56,7 +56,7 @@ def run(params: Params, work: Work) -> Data:
             watch=_watch,
             paths=True,
         )
-        return made | {"path": made.pop("path")[[i < 1 for i in indices]]}
+        return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
 
     return parts.in_families(work, "instances", params.instances, params.chunk, 2, make)
 
@@ -117,8 +117,9 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     """Fig. 8 in space, each panel with its own scale, and its shadow in F with the limiting polygon."""
     from metastable import plots
 
-    t, z = parts.HORIZON * parts.SHARES, data["path"][0]
-    shadow = z @ _plane(FIGURE_8).T  # (T, n, 2)
+    (k,) = parts.shown(params, 2, 1)
+    t, z = parts.HORIZON * parts.SHARES, data["path"][k]
+    shadow = z @ _plane(triple(params, k).V).T  # (T, n, 2)
     times = [0, 1, 2, 5]
     corner = np.linalg.norm(shadow[-1][:, None] - shadow[-1][None], axis=-1) < 2e-3 * params.side
     labels = corner.argmax(axis=1)  # the first token at the same place
