@@ -1,0 +1,54 @@
+"""``python -m benchmarks [W1 W5 ...] [--quick] [--out FILE]``: measure, print, write RESULTS.md.
+
+Exit code 0, also when a goal is missed (this is a measurement); 1 when answers disagree; 2 for an unknown workload.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import machine, report
+from benchmarks.harness import Table, measure
+from benchmarks.workloads import WORKLOADS, load
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="metastable beside its peers.")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"any of {', '.join(WORKLOADS)}; default all")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run and agree?")
+    parser.add_argument("--out", type=Path, help="where results go (default benchmarks/RESULTS.md; nowhere if --quick)")
+    given = parser.parse_args(argv)
+    names = given.workloads or list(WORKLOADS)
+    if wrong := [name for name in names if name not in WORKLOADS]:
+        parser.error(f"unknown workload {wrong[0]!r}; there are {', '.join(WORKLOADS)}")
+    say("measuring the machine's limits")
+    limits = machine.limits(given.quick)
+    measured: list[Table] = []
+    for name in names:
+        workload = load(name)
+        say(f"{name}: {workload.title}")
+        table = measure(name, workload, given.quick, limits, say)
+        print("\n".join(report.tables(table)), flush=True)
+        measured.append(table)
+    print("\n".join(report.goals(measured)))
+    out = given.out or (None if given.quick else RESULTS)
+    if out is not None:
+        report.write(out, machine.facts(), limits, measured, given.quick)
+        say(f"written to {out}")
+    return 1 if any(table.failure for table in measured) else 0
+
+
+_STARTED = time.monotonic()
+
+
+def say(text: str) -> None:
+    """A line of progress on stderr."""
+    print(f"[{time.monotonic() - _STARTED:7.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
