@@ -4,7 +4,7 @@ The top rung is the network itself, so its distance is rounding; what each step 
 out. Every rung starts from the model's own embedded tokens of one text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from metastable.errors import InputError
 from metastable.models.agreement import adjusted_rand, wasserstein
 from metastable.models.load import load
 from metastable.models.model import Model
+from metastable.models.precision import doubled
 from metastable.models.probe import trajectory
 from metastable.models.rungs import RUNGS, final_norm, rung
 from metastable.models.similarity import cluster_labels
@@ -36,6 +37,8 @@ class Ladder:
     - ``mean_cosine``: over pairs, with ``model_mean_cosine`` (layer) beside it;
     - ``step_error``: for a weight-shared model, the gram distance between a sphere rung's layers and the same rung in
       continuous time: small where one layer is a small step of the ODE.
+
+    ``runs`` holds a ``Trajectory`` for every rung, with its ``Dynamics``; none when they were not to be kept.
     """
 
     model: Model
@@ -51,13 +54,15 @@ def ladder(
     rungs: Sequence[int] = (0, 1, 2, 3, 4),
     head: int = 0,
     threshold: float = 0.9,
+    keep: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Ladder:
     """Climb from the pure particle system to the exact network on one text.
 
     Parameters
     ----------
     name : str, Path or Model
-        What ``metastable.models.load`` takes (it is then loaded in float64), or what it returned.
+        What ``metastable.models.load`` takes, or what it returned; both sides are run in float64 in any case.
     text : str or sequence of token ids
     layers : int, optional
         How many layers; the trained depth when left out, more for a weight-shared model.
@@ -67,6 +72,10 @@ def ladder(
         The head of rung 0.
     threshold : float
         Cosine above which tokens count as one cluster for ``rand_index``.
+    keep : bool
+        False leaves ``runs`` empty: the weights of one layer at a time in float64 are then all the memory it takes.
+    progress : function, optional
+        Called with (rungs done, rungs in all) before every rung.
 
     Examples
     --------
@@ -75,30 +84,50 @@ def ladder(
     >>> float(climb.data["relative_error"].sel(rung=4).max()) < 1e-10  # doctest: +SKIP
     True
     """
-    model = name if isinstance(name, Model) else load(name, dtype="float64")
-    real = trajectory(model, text, layers)
+    model = name if isinstance(name, Model) else load(name)
+    with doubled(model):
+        real = trajectory(model, text, layers, maps=keep)
     if real.x.shape[1] < 2:
         raise InputError("The ladder compares pairs of tokens; the text has a single token.")
     depth = len(real) - 1
     runs, rows, steps = [], [], []
     for number in rungs:
+        if progress is not None:
+            progress(len(rows), len(rungs))
         run = _climb(model, real, number, depth, head)
-        runs.append(run)
         rows.append([_distances(x, y, number, threshold) for x, y in zip(run.x, real.x)])
         steps.append(_step_error(model, run, number))
+        if keep:
+            whole = run.dynamics or rung(model, number, real.x.shape[1], depth, head)
+            runs.append(replace(run, dynamics=whole))
     return Ladder(model, real, tuple(runs), _dataset(rows, steps, list(rungs), real))
 
 
 def _climb(model: Model, real: "Trajectory", number: int, depth: int, head: int) -> "Trajectory":
     from metastable.integrate import simulate
 
-    dynamics = rung(model, number, real.x.shape[1], depth, head)
-    run = simulate(dynamics, _start(real.x[0], number), t=depth, method="layers", save=depth + 1)
+    n, start = real.x.shape[1], _start(real.x[0], number)
+    if model.shared:
+        run = simulate(rung(model, number, n, depth, head), start, t=depth, method="layers", save=depth + 1)
+    else:
+        run = _layer_by_layer(model, number, start, depth, head)
     norm = final_norm(model)
     if number >= 3 and norm is not None and depth == model.depth:
         last = np.asarray(norm(run.x[-1]))  # the library norms the last state, and so do we
         run = replace(run, x=np.concatenate([run.x[:-1], last[None]]))
     return run
+
+
+def _layer_by_layer(model: Model, number: int, start: np.ndarray, depth: int, head: int) -> "Trajectory":
+    """A rung of a model whose layers differ, with one layer's weights in memory; every layer is the same program."""
+    from metastable.integrate import simulate
+    from metastable.trajectory import Trajectory
+
+    x = [start]
+    for layer in range(depth):
+        step = rung(model, number, len(start), 1, head, first=layer)
+        x.append(simulate(step, x[-1], t=1.0, method="layers", save=2).x[-1])
+    return Trajectory(t=np.arange(depth + 1.0), x=np.stack(x), dynamics=None, provenance={"method": "layers"})
 
 
 def _start(x: np.ndarray, number: int) -> np.ndarray:

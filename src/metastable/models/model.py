@@ -97,9 +97,9 @@ class Model:
                 start = torch.full_like(text[:, :1], int(first))
                 self.whole(input_ids=text, decoder_input_ids=torch.cat([start, text[:, :-1]], 1), use_cache=False)
 
-    def embedded(self) -> np.ndarray:
-        """The vocabulary in the model's own space, (vocabulary, d), float64."""
-        return self.family.embedding(self.stack)
+    def embedded(self, rows: slice = slice(None)) -> np.ndarray:
+        """The vocabulary, or some rows of it, in the model's own space, (rows, d), float64."""
+        return self.family.embedding(self.stack, rows)
 
     def watch(self, ids: Sequence[int], layers: int, states: See, attention: See) -> None:
         """Run one text through ``layers`` layers and show every state and map as it is made; nothing is kept.

@@ -156,14 +156,18 @@ def _whole(name: str, value: int) -> int:
 
 
 def trajectory(
-    name: str | Path | Model, text: str | Sequence[int], layers: int | None = None, longest: int = 1024
+    name: str | Path | Model,
+    text: str | Sequence[int],
+    layers: int | None = None,
+    longest: int = 1024,
+    maps: bool = True,
 ) -> "Trajectory":
     """One text's tokens through the layers of a model, as a ``Trajectory`` whose time is the layer.
 
     State l is ``hidden_states[l]`` of the library, and ``attention(l)`` is the map that acts on it, that of layer
     l + 1. A model that shares its weights comes as ``dynamics``, which makes the maps when they are asked for; of
-    other models the maps are kept, and the last state shows the last map again. The text is cut to ``longest``
-    tokens, or to the model's own limit if that is lower.
+    other models the maps are kept (unless ``maps`` is False), and the last state shows the last map again. The text is
+    cut to ``longest`` tokens, or to the model's own limit if that is lower.
 
     Examples
     --------
@@ -182,11 +186,11 @@ def trajectory(
     if not ids:
         raise InputError("There is no text to read: the text given is empty.")
     states: list[np.ndarray] = []
-    maps: list[np.ndarray] = []
+    kept: list[np.ndarray] = []
 
     def keep(layer: int, A: Any) -> None:
-        if not model.shared:  # otherwise a thousand layers of maps would fill the memory
-            maps.append(A.numpy(force=True).copy())
+        if maps and not model.shared:  # otherwise a thousand layers of maps would fill the memory
+            kept.append(A.numpy(force=True).copy())
 
     model.watch(ids, depth, lambda layer, x: states.append(x.numpy(force=True).copy()), keep)
     return Trajectory(
@@ -194,5 +198,5 @@ def trajectory(
         x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
         dynamics=rung(model, 4, len(ids), depth) if model.shared else None,
         provenance={"model": model.name, "method": "layers", "dt": 1.0, "dtype": model.dtype, "ids": list(ids)},
-        kept_attention=np.stack([*maps, maps[-1]]) if maps else None,  # (layers + 1, h, n, n)
+        kept_attention=np.stack([*kept, kept[-1]]) if kept else None,  # (layers + 1, h, n, n)
     )

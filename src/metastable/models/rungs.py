@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 RUNGS = ("one head", "all heads", "biases and positions", "residual and norms", "MLP: the exact network")
 
 
-def rung(model: Model, number: int, n: int, layers: int, head: int = 0) -> Dynamics:
-    """The dynamics of one rung, for texts of n tokens through ``layers`` layers.
+def rung(model: Model, number: int, n: int, layers: int, head: int = 0, first: int = 0) -> Dynamics:
+    """The dynamics of one rung, for texts of n tokens through ``layers`` layers from layer ``first`` on.
 
     Examples
     --------
@@ -44,7 +44,8 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0) -> Dynam
         raise InputError(f"The ladder has rungs 0 to {len(RUNGS) - 1}, not {number}.")
     if model.whole is not model.stack:
         raise InputError("A T5 decoder also reads its encoder, which the simulator does not; use part='encoder'.")
-    blocks = [model.block(0)] if model.shared else [model.block(layer) for layer in range(layers)]
+    chosen = [0] if model.shared else range(first, first + layers)
+    blocks = [model.block(layer) for layer in chosen]
     if not 0 <= head < blocks[0].heads:
         raise InputError(f"{model.name!r} has heads 0 to {blocks[0].heads - 1}, not {head}.")
     position = _position(model, n) if number >= 2 else None
@@ -54,7 +55,7 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0) -> Dynam
         weights = _weights(blocks, [b.scale / beta for b in blocks], [1.0] * len(blocks), None, biases=True)
         parts = _block(blocks, with_mlp=number == 4)
         return Dynamics(weights, beta, mask=mask, geometry="euclidean", position=position, block=parts)
-    lengths = [squared_length(model, layer) for layer in range(len(blocks))]
+    lengths = [squared_length(model, layer) for layer in chosen]
     betas = [b.scale * r for b, r in zip(blocks, lengths)]
     beta = float(np.mean(betas))
     only = head if number == 0 else None

@@ -98,18 +98,19 @@ def spectra(
     rows: list[dict[str, Any]] = []
     triples: dict[tuple[int, int], Finding] = {}
     promotions: list[Promotion] = []
-    reader = _reader(model) if top > 0 else None
     for layer in chosen:
         block = model.block(layer)
         length = squared_length(model, layer)
+        leading = []
         for head in range(block.heads):
             row, finding, vectors = _head(block, head, length)
             rows.append(row)
             triples[layer, head] = finding
+            leading += [(head, i, vectors[:, i].real) for i in _upper(row["ov"])[:top]]
             if progress is not None:
                 progress(len(rows), len(chosen) * block.heads)
-            if reader is not None:
-                promotions += _promotions(model, reader, layer, head, row["ov"], vectors, top, words)
+        values = [row["ov"] for row in rows[-block.heads :]]
+        promotions += _promotions(model, layer, values, leading, words)
     return Spectra(model, _dataset(rows, chosen), triples, tuple(promotions))
 
 
@@ -204,33 +205,47 @@ def squared_length(model: Model, layer: int) -> float:
 # --- tokens behind eigenvectors ------------------------------------------------------------------------------------
 
 
-def _reader(model: Model) -> np.ndarray:
-    """The (un)embedding (vocabulary, d), with the final norm's gain where the model reads tokens out through one."""
-    embedding = model.embedded()
+_ROWS = 8192  # of the vocabulary, widened to float64 at a time
+
+
+def _upper(values: np.ndarray) -> np.ndarray:
+    """Places of the eigenvalues, one of each conjugate pair."""
+    return np.flatnonzero(values.imag >= 0.0)
+
+
+def _readout(model: Model, vectors: np.ndarray) -> np.ndarray:
+    """Vectors (d, m) through the (un)embedding, (vocabulary, m), with the final norm's gain where there is one."""
     final = model.family.final_norm(model.stack)
-    return embedding if final is None else embedding * final.weight.detach().double().cpu().numpy()
+    if final is not None:
+        vectors = final.weight.detach().double().cpu().numpy()[:, None] * vectors
+    size = int(model.stack.config.vocab_size)
+    return np.concatenate([model.embedded(slice(k, k + _ROWS)) @ vectors for k in range(0, size, _ROWS)])
 
 
 def _promotions(
     model: Model,
-    reader: np.ndarray,
     layer: int,
-    head: int,
-    values: np.ndarray,
-    vectors: np.ndarray,
-    top: int,
+    values: Sequence[np.ndarray],
+    leading: Sequence[tuple[int, int, np.ndarray]],
     words: int,
 ) -> list[Promotion]:
-    leading = [i for i in range(len(values)) if values[i].imag >= 0.0][:top]  # one of each conjugate pair
-    scores = reader @ vectors[:, leading].real  # (vocabulary, top)
+    """The tokens behind (head, place, eigenvector) of one layer; ``values`` are the eigenvalues of its heads."""
+    if not leading:
+        return []
+    scores = _readout(model, np.stack([vector for _, _, vector in leading], axis=1))  # (vocabulary, m)
     found = []
-    for column, i in enumerate(leading):
-        order = np.argsort(-scores[:, column], kind="stable")
-        first, last = order[:words], order[::-1][:words]
-        if abs(scores[last[0], column]) > abs(scores[first[0], column]):
+    for (head, i, _), score in zip(leading, scores.T):
+        first, last = _largest(score, words), _largest(-score, words)
+        if abs(score[last[0]]) > abs(score[first[0]]):
             first, last = last, first
-        found.append(Promotion(layer, head, complex(values[i]), _named(model, first), _named(model, last)))
+        found.append(Promotion(layer, head, complex(values[head][i]), _named(model, first), _named(model, last)))
     return found
+
+
+def _largest(score: np.ndarray, count: int) -> np.ndarray:
+    """Places of the ``count`` largest, largest first."""
+    near = np.argpartition(-score, min(count, len(score)) - 1)[:count]
+    return np.asarray(near[np.lexsort((near, -score[near]))])
 
 
 def _named(model: Model, ids: np.ndarray) -> tuple[str, ...]:

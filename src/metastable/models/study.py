@@ -89,11 +89,9 @@ def study(settings: Settings, folder: str | os.PathLike[str], told: Told | None 
     if all((home / f"{step}.json").exists() for step in STEPS):
         _claim(home, settings)
         return read(home)
-    model: Model | None = None
-    if not (home / "spectra.json").exists():
-        tell("loading", 0.0, settings.model)
-        model = load(settings.model, part=settings.part)  # before the folder is made: a bad name leaves none
-        _refuse_head(settings, model)
+    tell("loading", 0.0, settings.model)
+    model = load(settings.model, part=settings.part)  # before the folder is made: a bad name leaves none
+    _refuse_head(settings, model)
     with spoken(home, kept=(home / PROVENANCE).exists()):
         home.mkdir(parents=True, exist_ok=True)
         with locked(home):
@@ -101,21 +99,20 @@ def study(settings: Settings, folder: str | os.PathLike[str], told: Told | None 
     return read(home)
 
 
-def _steps(home: Path, settings: Settings, model: Model | None, tell: Told) -> None:
+def _steps(home: Path, settings: Settings, model: Model, tell: Told) -> None:
     fresh = not (home / PROVENANCE).exists()
     _claim(home, settings)
     try:
-        if model is not None and not (home / "probe.json").exists():
+        if not (home / "probe.json").exists():
             _probe(home, settings, model, tell)
     except InputError:  # texts that cannot be read: the folder is free for other settings
         if fresh and not (home / STATE).exists():
             remove(home / PROVENANCE)
         raise
-    if model is not None:
+    if not (home / "spectra.json").exists():
         _spectra(home, model, tell)
     if not (home / "ladder.json").exists():
-        model = None  # the ladder loads it again in float64: one at a time is enough memory
-        _ladder(home, settings, tell)
+        _ladder(home, settings, model, tell)
 
 
 def read(folder: str | os.PathLike[str]) -> Study:
@@ -232,7 +229,7 @@ def _spectra(folder: Path, model: Model, tell: Told) -> None:
     write_json(folder / "spectra.json", facts)
 
 
-def _ladder(folder: Path, settings: Settings, tell: Told) -> None:
+def _ladder(folder: Path, settings: Settings, model: Model, tell: Told) -> None:
     probed = read_json(folder / "probe.json")
     tell("ladder", 0.0, "the model in float64")
     started = time.perf_counter()
@@ -244,7 +241,6 @@ def _ladder(folder: Path, settings: Settings, tell: Told) -> None:
         notes.append(f"The ladder is climbed to layer {layers}.")
     absent = ""
     try:
-        model = load(settings.model, dtype="float64", part=settings.part)
         _write(folder, "ladder", _climb(model, ids[:LADDER_TOKENS], layers, settings.head, tell))
     except InputError as error:  # a T5 decoder, a text of one token
         absent = str(error)
@@ -254,17 +250,13 @@ def _ladder(folder: Path, settings: Settings, tell: Told) -> None:
 
 
 def _climb(model: Model, ids: Sequence[int], layers: int, head: int, tell: Told) -> Any:
-    """Rung by rung: a rung holds the weights of all layers, and one at a time is enough memory."""
-    import xarray
-
     from metastable.models.ladder import ladder
     from metastable.models.rungs import RUNGS
 
-    found = []
-    for number, part in enumerate(RUNGS):
-        tell("ladder", number / len(RUNGS), f"rung {number}: {part}")
-        found.append(ladder(model, ids, layers=layers, rungs=(number,), head=head).data)
-    return xarray.concat(found, dim="rung", data_vars="minimal", coords="minimal", compat="override", join="override")
+    def told(done: int, total: int) -> None:
+        tell("ladder", done / total, f"rung {done}: {RUNGS[done]}")
+
+    return ladder(model, ids, layers=layers, head=head, keep=False, progress=told).data
 
 
 # --- texts --------------------------------------------------------------------------------------------------------

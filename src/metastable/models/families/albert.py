@@ -61,9 +61,12 @@ def block(model: Any, l: int) -> BlockWeights:
     )
 
 
-def embedding(model: Any) -> np.ndarray:
-    """Word embeddings (vocabulary, e) mapped into the hidden space (vocabulary, d), without bias."""
-    return matrix(model.embeddings.word_embeddings.weight) @ matrix(model.encoder.embedding_hidden_mapping_in.weight).T
+def embedding(model: Any, rows: slice) -> np.ndarray:
+    """Word embeddings (rows, e) mapped into the hidden space (rows, d), without bias."""
+    return (
+        matrix(model.embeddings.word_embeddings.weight[rows])
+        @ matrix(model.encoder.embedding_hidden_mapping_in.weight).T
+    )
 
 
 FAMILY = Family(

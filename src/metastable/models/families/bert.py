@@ -59,9 +59,9 @@ def block(model: Any, l: int) -> BlockWeights:
     )
 
 
-def embedding(model: Any) -> np.ndarray:
-    """Word embeddings (vocabulary, d)."""
-    return matrix(model.embeddings.word_embeddings.weight)
+def embedding(model: Any, rows: slice) -> np.ndarray:
+    """Word embeddings (rows, d)."""
+    return matrix(model.embeddings.word_embeddings.weight[rows])
 
 
 def longest(model: Any) -> int:

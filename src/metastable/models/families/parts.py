@@ -84,7 +84,7 @@ class Family(NamedTuple):
     layers: Callable[[nn.Module], list[nn.Module]]  # the modules whose outputs are the hidden states, in order
     attention: Callable[[nn.Module], nn.Module]  # of one layer: the module that returns the attention map
     block: Callable[[nn.Module, int], BlockWeights]  # of layer l
-    embedding: Callable[[nn.Module], Array]  # (vocabulary, d): tokens in the model's own space
+    embedding: Callable[[nn.Module, slice], Array]  # (rows, d): tokens of the vocabulary in the model's own space
     final_norm: Callable[[nn.Module], nn.Module | None]  # applied after the last layer, or None
     positions: Callable[[nn.Module], Positions]
     mask: Callable[[nn.Module], str]  # "full", "causal" or "window(w, causal)"
