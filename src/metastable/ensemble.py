@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable import adaptive, pieces, rescaled, rescaled_steps, steps
+from metastable import adaptive, pieces, rescaled, rescaled_chart, rescaled_steps, steps
 from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
 from metastable.errors import InputError
@@ -91,10 +91,10 @@ def _stack(parts: Sequence[Any]) -> Any:
 def _chunk(plan: Plan, members: list[Dynamics], x: np.ndarray, start: int) -> list[Trajectory]:
     if plan.charted:
         layer = plan.dt if plan.method == "layers" else None
-        charts = [rescaled.chart_of(m, x.shape[-1], x.shape[-2], layer) for m in members]
+        charts = [rescaled_chart.chart_of(m, x.shape[-1], x.shape[-2], layer) for m in members]
         if len({c.dense is None for c in charts}) > 1:  # a member without eigenvectors cannot be stacked with others
             return [run for k, m in enumerate(members) for run in _chunk(plan, [m], x[k : k + 1], start + k)]
-        chart = jax.tree_util.tree_map(lambda a: _cast(a, plan.dtype), _stack(charts))
+        chart = jax.tree_util.tree_map(lambda a: _cast(a, plan.dtype), _stack(rescaled_chart.alike(charts)))
         adaptively = plan.method in ADAPTIVE
         parts = list((_charted_adaptive if adaptively else _charted_fixed)(plan, chart, jnp.asarray(x, plan.dtype)))
     else:
@@ -171,8 +171,8 @@ def _tokens(chart: Any, times: Any, y: Any, refs: Any) -> Any:
 
 
 def _start(chart: Any, z: Array) -> tuple[Array, Array]:
-    y, refs = jax.vmap(rescaled.start)(chart, z)
-    return jnp.stack([y, y], axis=1), jnp.stack([refs, refs], axis=1)  # (B, 2, n, d), (B, 2, n)
+    y, refs = rescaled.start(chart, z)
+    return np.stack([y, y], axis=1), np.stack([refs, refs], axis=1)  # (B, 2, n, d), (B, 2, n)
 
 
 @partial(jax.jit, static_argnames=("method",))

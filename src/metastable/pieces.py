@@ -72,8 +72,8 @@ class Piece:
 def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] | None) -> Iterator[Piece]:
     """The pieces of a plan, from tokens x or from the state of an earlier piece."""
     summed = replace(plan.dynamics, summation=plan.summation)
-    dyn = jax.tree_util.tree_map(lambda a: jnp.asarray(a, plan.dtype), summed)
-    tokens = jnp.asarray(x, plan.dtype)
+    dyn = jax.tree_util.tree_map(plan.number, summed)
+    tokens = plan.number(x)
     adaptive = plan.method in ("tsit5", "dopri8")
     if plan.charted:
         source = _charted_adaptive(plan, tokens, state) if adaptive else _charted_fixed(plan, tokens, watched, state)
@@ -132,7 +132,7 @@ def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> It
     from metastable import steps
 
     steps_at, theta = grid(plan)
-    stand, first = steps.Stepped(x, x, jnp.asarray(0)), 0
+    stand, first = steps.Stepped(x, x, np.asarray(0)), 0
     if state is not None:
         stand = steps.Stepped(*(jnp.asarray(state[name]) for name in steps.Stepped._fields))
         first = int(state["next"])
@@ -155,7 +155,7 @@ def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[
     dyn, chart = _chart(plan, z, plan.dt if plan.method == "layers" else None)
     steps_at, theta = grid(plan)
     y, refs = _two_copies(chart, z)
-    stand, first = rescaled_steps.Stepped(y, y, y, refs, jnp.asarray(0), jnp.zeros((), y.dtype)), 0
+    stand, first = rescaled_steps.Stepped(y, y, y, refs, np.asarray(0), plan.number(0.0)), 0
     if state is not None:
         stand = rescaled_steps.Stepped(*(jnp.asarray(state[name]) for name in rescaled_steps.Stepped._fields))
         first = int(state["next"])
@@ -167,15 +167,10 @@ def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[
             dyn, chart, stand, *wanted, plan.number(plan.dt), every, plan.method
         )
         m = end - start
-        z_saved = rescaled.tokens_at(chart, plan.number(plan.times[start:end]), y[:m], refs[:m])
-        yield Piece(
-            start,
-            np.asarray(z_saved),
-            float(plan.times[end - 1]),
-            _stored(stand, end),
-            (np.asarray(y[:m]), np.asarray(refs[:m])),
-            np.asarray(apart[:m]),
-        )
+        charted = (np.asarray(y)[:m], np.asarray(refs)[:m])
+        z_saved = rescaled.tokens_at(chart, plan.number(plan.times[start:end]), *charted)
+        reached = float(plan.times[end - 1])
+        yield Piece(start, np.asarray(z_saved), reached, _stored(stand, end), charted, np.asarray(apart)[:m])
 
 
 def refer_every(top: float, dt: float) -> int:
@@ -184,12 +179,10 @@ def refer_every(top: float, dt: float) -> int:
 
 
 def _chart(plan: Plan, z: Array, layer: float | None) -> tuple[Dynamics, Any]:
-    from metastable import rescaled
+    from metastable import rescaled_chart
 
-    chart = rescaled.chart_of(plan.dynamics, z.shape[-1], z.shape[-2], layer)
-    cast = jax.tree_util.tree_map(
-        lambda a: jnp.asarray(a) if np.asarray(a).dtype.kind == "i" else jnp.asarray(a, plan.dtype), chart
-    )
+    chart = rescaled_chart.chart_of(plan.dynamics, z.shape[-1], z.shape[-2], layer)
+    cast = jax.tree_util.tree_map(lambda a: a if np.asarray(a).dtype.kind == "i" else plan.number(a), chart)
     return plan.dynamics, cast
 
 
@@ -197,7 +190,7 @@ def _two_copies(chart: Any, z: Array) -> tuple[Array, Array]:
     from metastable import rescaled
 
     y, refs = rescaled.start(chart, z)
-    return jnp.stack([y, y]), jnp.stack([refs, refs])
+    return np.stack([y, y]), np.stack([refs, refs])
 
 
 # --- adaptive steps ---------------------------------------------------------------------------------------------
@@ -278,8 +271,8 @@ def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
         m = end - first
         refs0 = jnp.broadcast_to(refs[0], (len(times), *refs[0].shape))
         z_saved = np.asarray(rescaled.tokens_at(chart, plan.number(times), saved, refs0)[:m])
-        charted = (np.asarray(saved[:m]), np.asarray(refs0[:m]))
-        piece = Piece(first, z_saved, float(reached), _kept(y, refs, at), charted, np.asarray(apart[:m]))
+        charted = (np.asarray(saved)[:m], np.asarray(refs0)[:m])
+        piece = Piece(first, z_saved, float(reached), _kept(y, refs, at), charted, np.asarray(apart)[:m])
         yield piece if float(reached) >= plan.number(t1) else _stalled(plan, piece)
 
 

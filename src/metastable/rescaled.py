@@ -20,134 +20,22 @@ can be trusted: `valid_until` is the last time at which both copies agree to `TR
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from metastable import masks, normalise
-from metastable.compute import jax, jnp, register
+from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
-from metastable.errors import InputError
+from metastable.rescaled_chart import CAP, Chart, contracting, flow, shrunk_flow, times_L
 
 Array = Any
 TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid (1e4 roundings at least)
 _NEAR = 0.25  # a token joins a reference within this relative distance
-_CAP = 300.0  # exponents beyond it change nothing: such attention is saturated
 _MOST_ENTRIES = 2**23  # attention entries held at once
-_WORST_BASIS = 1e6  # condition number of eigenvectors beyond which V is taken as it is
 
 
-@register
-@dataclass(frozen=True)
-class Chart:
-    """V's adapted basis, traced: a and b hold real and imaginary parts of V's eigenvalues, grow and turn those of
-    the generator whose exponential undoes the flow (V itself, or log(I + dt V)/dt for discrete layers)."""
-
-    S: Array
-    S_inv: Array
-    G: Array
-    a: Array
-    b: Array
-    grow: Array
-    turn: Array
-    partner: Array
-    top: Array
-    dense: Array = None  # the generator as a matrix, when V has no well-conditioned eigenvectors
-    L: Array = None
-    bias: Array = None
-
-
-def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None) -> Chart:
-    """The chart of a rescaled dynamics for tokens of dimension d; ``layer`` is dt in discrete time."""
-    V = dyn.weights.value_map(d=d)[0]
-    A = dyn.weights.score_map(d=d)[0]
-    bias = None
-    if dyn.position is not None:
-        bias = np.asarray(dyn.position.bias(np.arange(n), np.arange(n)))[0]
-    found = _eigenbasis(V)
-    if found is None:
-        generator = V if layer is None else _log_matrix(V, layer)
-        top = max(0.0, float(np.linalg.eigvals(generator).real.max()))
-        zero, eye = np.zeros(d), np.eye(d)
-        G = float(dyn.beta) * A
-        return Chart(eye, eye, G, zero, zero, zero, zero, np.arange(d), top, generator, V, bias)
-    S, a, b, partner = found
-    grow, turn = (a, b) if layer is None else _log_layer(a, b, layer)
-    G = float(dyn.beta) * S.T @ A @ S
-    return Chart(S, np.linalg.inv(S), G, a, b, grow, turn, partner, max(0.0, float(grow.max())), bias=bias)
-
-
-def _eigenbasis(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Real S, eigenvalue parts a, b and partners with V = S L S^{-1}, or None for an ill-conditioned basis."""
-    d = V.shape[0]
-    if np.array_equal(V, V.T):
-        values, S = np.linalg.eigh(V)
-        return S, values, np.zeros(d), np.arange(d)
-    values, vectors = np.linalg.eig(V)
-    S, a, b, partner = np.zeros((d, d)), values.real.copy(), np.zeros(d), np.arange(d)
-    k = 0
-    while k < d:
-        if values[k].imag == 0.0:
-            S[:, k] = vectors[:, k].real
-            k += 1
-            continue
-        # V(u + iv) = (alpha + i omega)(u + iv):  p' = alpha p + omega q,  q' = alpha q - omega p  for z = p u + q v
-        S[:, k], S[:, k + 1] = vectors[:, k].real, vectors[:, k].imag
-        b[k], b[k + 1] = values[k].imag, -values[k].imag
-        partner[k], partner[k + 1] = k + 1, k
-        k += 2
-    return (S, a, b, partner) if np.linalg.cond(S) < _WORST_BASIS else None
-
-
-def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
-    """Real and imaginary parts of log(1 + dt lambda)/dt, so that e^{k dt .} = (1 + dt lambda)^k."""
-    R = 1.0 + dt * (a + 1j * b)
-    if (np.abs(R) < 1e-14).any():
-        raise InputError(f"R = I + dt V must be invertible, but dt = {dt:g} makes it singular; choose another dt.")
-    return np.log(np.abs(R)) / dt, np.angle(R) / dt
-
-
-def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
-    from scipy.linalg import logm
-
-    R = np.eye(V.shape[0]) + dt * V
-    if (np.linalg.eigvals(R).real <= 0).any():
-        raise InputError(f"dt = {dt:g} is too long a layer for this V: I + dt V has no real logarithm; lower dt.")
-    return np.asarray(logm(R).real) / dt
-
-
-# --- maps of the chart ------------------------------------------------------------------------------------------
-
-
-def flow(chart: Chart, t: Array, y: Array, only: Array | None = None) -> Array:
-    """e^{t L} y, or with ``only`` (a mask of directions) the identity elsewhere. Exponents are capped at 2 _CAP."""
-    if chart.dense is not None:
-        return y @ jax.scipy.linalg.expm(t * jnp.asarray(chart.dense)).T if only is None else y
-    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
-    moved = jnp.exp(jnp.minimum(jnp.asarray(chart.grow) * t, 2 * _CAP)) * turned
-    return moved if only is None else jnp.where(only, moved, y)
-
-
-def _shrunk_flow(chart: Chart, t: Array, y: Array) -> Array:
-    """e^{t (L - top)} y, which never overflows."""
-    if chart.dense is not None:
-        eye = jnp.eye(y.shape[-1])
-        return y @ jax.scipy.linalg.expm(t * (jnp.asarray(chart.dense) - chart.top * eye)).T
-    turned = jnp.cos(chart.turn * t) * y + jnp.sin(chart.turn * t) * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
-    return jnp.exp((jnp.asarray(chart.grow) - chart.top) * t) * turned
-
-
-def times_L(chart: Chart, y: Array) -> Array:
-    """L y: V in its own basis."""
-    if chart.L is not None:
-        return y @ jnp.asarray(chart.L).T
-    return chart.a * y + chart.b * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
-
-
-def contracting(chart: Chart) -> Array:
-    """The directions in which references are held unscaled."""
-    return jnp.asarray(chart.grow) < 0.0
+# --- the state --------------------------------------------------------------------------------------------------
 
 
 def own(y: Array, refs: Array) -> Array:
@@ -161,9 +49,9 @@ def gather(y: Array, refs: Array) -> Array:
 
 
 def start(chart: Chart, z: Array) -> tuple[Array, Array]:
-    """Chart state at t = 0: every token its own reference."""
-    y = z @ jnp.asarray(chart.S_inv).T
-    return y, jnp.broadcast_to(jnp.arange(z.shape[-2]), z.shape[:-1])
+    """Chart state at t = 0: every token its own reference. The basis may have a leading axis of runs, as z has."""
+    y = np.asarray(z) @ np.swapaxes(np.asarray(chart.S_inv), -1, -2)
+    return y, np.broadcast_to(np.arange(z.shape[-2]), z.shape[:-1])
 
 
 def scaled_tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
@@ -205,33 +93,59 @@ def tokens_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
 def _views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array, Array]:
     """(c, eta, X): scaled references, offsets, and scaled tokens, all at time t."""
     shrink = jnp.exp(-chart.top * t)
-    base = jnp.where(contracting(chart), y * shrink, _shrunk_flow(chart, t, y))  # e^{-top t} xi, for references
+    base = jnp.where(contracting(chart), y * shrink, shrunk_flow(chart, t, y))  # e^{-top t} xi, for references
     c = gather(base, refs)
     eta = jnp.where(own(y, refs), 0.0, y)
     return c, eta, c + shrink * eta
 
 
-def attention(
-    dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None
-) -> tuple[Array, Array]:
-    """(P, gaps) for all queries or for ``rows`` of them, (..., m, n): attention, and scores below the row's best."""
-    columns = jnp.arange(y.shape[-2])
-    rows = columns if rows is None else rows
+def gaps_below(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
+    """Scores below their row's best, for all queries or for ``rows`` of them, (..., m, n); -inf where hidden.
+
+    All products are made by ``einsum``, what follows only adds: a compiler that computes a score twice, once for the
+    maximum and once for the difference, could otherwise round its products differently, and at e^{2 lambda t} one
+    rounding decides everything.
+    """
+    n = y.shape[-2]
+    queries: Array = jnp.arange(n) if rows is None else rows
     c, eta, X = _views(chart, t, y, refs)
-    E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
-    XG = jnp.take(X, rows, axis=-2) @ jnp.asarray(chart.G)  # (..., m, d)
-    far = jnp.einsum("...id,...jd->...ij", XG, c)
-    far = far - (XG * jnp.take(c, rows, axis=-2)).sum(axis=-1)[..., None]
-    far = jnp.where(_same(refs, rows), 0.0, far)
-    gaps = E * (E * far + jnp.einsum("...id,...jd->...ij", XG, eta))  # (..., m, n)
-    gaps = gaps if chart.bias is None else gaps + jnp.asarray(chart.bias)[rows]
-    visible = masks.resolve(dyn.mask)
-    seen = None if visible is None else visible(rows[:, None], columns[None, :])
+    E = jnp.exp(jnp.minimum(chart.top * t, CAP))
+    XG = E * ((X if rows is None else jnp.take(X, queries, axis=-2)) @ jnp.asarray(chart.G))  # (..., m, d)
+    far = jnp.einsum("...id,...jd->...ij", E * XG, c)
+    mine = jnp.diagonal(far, axis1=-2, axis2=-1)[..., None] if rows is None else _pick(far, queries)
+    near = jnp.einsum("...id,...jd->...ij", XG, eta)
+    gaps = jnp.where(_same(refs, queries), near, (far - mine) + near)  # (..., m, n)
+    gaps = gaps if chart.bias is None else gaps + jnp.asarray(chart.bias)[queries]
+    seen = _seen(dyn, queries, n)
     gaps = gaps if seen is None else jnp.where(seen, gaps, -jnp.inf)
-    gaps = gaps - gaps.max(axis=-1, keepdims=True)
-    if dyn.normalise_name != "sinkhorn":
+    return gaps - gaps.max(axis=-1, keepdims=True)
+
+
+def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """P_ij, (..., n, n)."""
+    P = _attended(dyn, chart, t, y, refs)
+    return P / P.sum(axis=-1, keepdims=True)
+
+
+def _attended(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
+    """Attention for all queries or for ``rows`` of them, up to a factor per row, (..., m, n)."""
+    gaps = gaps_below(dyn, chart, t, y, refs, rows)
+    if dyn.normalise_name == "softmax":
+        return jnp.exp(gaps)
+    seen = _seen(dyn, jnp.arange(y.shape[-2]) if rows is None else rows, y.shape[-2])
+    if dyn.normalise_name == "hardmax":  # which takes scores within a rounding of the largest for tied
         gaps = jnp.maximum(gaps, -1e4) if seen is None else jnp.where(seen, jnp.maximum(gaps, -1e4), -jnp.inf)
-    return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :], gaps
+    return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :]
+
+
+def _seen(dyn: Dynamics, rows: Array, n: int) -> Array | None:
+    visible = masks.resolve(dyn.mask)
+    return None if visible is None else visible(rows[:, None], jnp.arange(n)[None, :])
+
+
+def _pick(far: Array, rows: Array) -> Array:
+    """Entry (i, rows[i]) of each row, (..., m, 1)."""
+    return jnp.take_along_axis(far, jnp.broadcast_to(rows[:, None], (*far.shape[:-1], 1)), axis=-1)
 
 
 def _same(refs: Array, rows: Array) -> Array:
@@ -239,12 +153,12 @@ def _same(refs: Array, rows: Array) -> Array:
     return jnp.take(refs, rows, axis=-1)[..., :, None] == refs[..., None, :]
 
 
-def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array], Array]) -> Array:
-    """``some(rows)``, (..., m, .), for all queries: at once, or in blocks when n x n entries would be too many."""
+def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> Array:
+    """``some(rows)``, (..., m, .), for all queries: at once (None), or in blocks when n x n entries are too many."""
     n = y.shape[-2]
     block = max(1, min(n, _MOST_ENTRIES // max(1, y[..., 0].size)))
     if block >= n or dyn.normalise_name == "sinkhorn":
-        return some(jnp.arange(n))
+        return some(None)
     count = -(-n // block)
     rows = jnp.minimum(jnp.arange(count * block), n - 1).reshape(count, block)
     parts = jnp.moveaxis(jax.lax.map(some, rows), 0, -3)  # (..., count, block, .)
@@ -254,14 +168,17 @@ def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array], Array]) -> Array:
 def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
     """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space, at time t, (..., n, d)."""
     c, eta, _ = _views(chart, t, y, refs)
-    E = jnp.exp(jnp.minimum(chart.top * t, _CAP))
+    E = jnp.exp(jnp.minimum(chart.top * t, CAP))
 
-    def some(rows: Array) -> Array:
-        P, _ = attention(dyn, chart, t, y, refs, rows)
-        cross = jnp.where(_same(refs, rows), 0.0, P)
-        jump = jnp.einsum("...ij,...jd->...id", cross, c)
-        jump = jump - cross.sum(axis=-1, keepdims=True) * jnp.take(c, rows, axis=-2)
-        return jnp.einsum("...ij,...jd->...id", P, eta) + E * jump
+    def some(rows: Array | None) -> Array:
+        P = _attended(dyn, chart, t, y, refs, rows)
+        mine = c if rows is None else jnp.take(c, rows, axis=-2)
+        cross = jnp.where(_same(refs, jnp.arange(y.shape[-2]) if rows is None else rows), 0.0, P)
+        ones = jnp.ones_like(c[..., :1])
+        pulled = jnp.einsum("...ij,...jd->...id", P, jnp.concatenate([eta, ones], axis=-1))
+        jumped = jnp.einsum("...ij,...jd->...id", cross, jnp.concatenate([c, ones], axis=-1))
+        jump = jumped[..., :-1] - jumped[..., -1:] * mine
+        return (pulled[..., :-1] + E * jump) / pulled[..., -1:]
 
     return _by_rows(dyn, y, some)
 
@@ -269,8 +186,8 @@ def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Ar
 def closest_gap(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
     """The largest score below a row's best; when it is far below 0, attention is saturated."""
 
-    def some(rows: Array) -> Array:
-        _, gaps = attention(dyn, chart, t, y, refs, rows)
+    def some(rows: Array | None) -> Array:
+        gaps = gaps_below(dyn, chart, t, y, refs, rows)
         return jnp.where(gaps == 0.0, -jnp.inf, gaps).max(axis=-1, keepdims=True)
 
     return _by_rows(dyn, y, some).max()
@@ -316,12 +233,13 @@ def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple
     n = y.shape[-2]
     _, _, X = _views(chart, t, y, refs)
     # attention held by each token: every row's is counted where it is highest, which blocks of rows can tell too
-    choice = _by_rows(dyn, y, lambda rows: attention(dyn, chart, t, y, refs, rows)[1].argmax(axis=-1)[..., None])
+    choice = _by_rows(dyn, y, lambda rows: gaps_below(dyn, chart, t, y, refs, rows).argmax(axis=-1)[..., None])
     held = jax.nn.one_hot(choice[..., 0], n, dtype=y.dtype).sum(axis=-2) if n <= 512 else _counts(choice[..., 0], n)
     square = (X**2).sum(axis=-1)
 
-    def best_near(rows: Array) -> Array:
+    def best_near(some: Array | None) -> Array:
         # distances pick candidates only, so they need no care; ties go to the lower index, so chains never close
+        rows: Array = jnp.arange(n) if some is None else some
         mine = jnp.take(square, rows, axis=-1)[..., :, None]
         apart = mine + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", jnp.take(X, rows, axis=-2), X)
         near = apart <= _NEAR**2 * jnp.minimum(mine, square[..., None, :])

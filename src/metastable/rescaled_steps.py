@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from metastable import rescaled as chart_of_z
 from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
-from metastable.rescaled import Chart
+from metastable.rescaled_chart import Chart, contracting, flow, times_L
 from metastable.steps import hermite
 
 Array = Any
@@ -39,10 +39,10 @@ def runge_kutta(method: str, dyn: Dynamics, chart: Chart, t: Array, y: Array, re
 def layers(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Array) -> Array:
     """Remark 4, exactly: z_i + h sum_j P_ij R^{-1} V (z_j - z_i) with R = I + h V, scale moved on to t + h."""
     s = chart_of_z.gathered(dyn, chart, t, y, refs)
-    down = chart_of_z.contracting(chart)
-    root = jnp.where(down, s + y, chart_of_z.flow(chart, -(t + h), s))
+    down = contracting(chart)
+    root = jnp.where(down, s + y, flow(chart, -(t + h), s))
     pull = jnp.where(chart_of_z.own(y, refs), root, s - chart_of_z.gather(s, refs))
-    return y + h * chart_of_z.times_L(chart, pull)
+    return y + h * times_L(chart, pull)
 
 
 class Stepped(NamedTuple):

@@ -75,7 +75,7 @@ class Trajectory:
         assert self.chart is not None
         assert self.dynamics is not None
         t, y, refs = float(self.t[index]), self.chart[0][index], self.chart[1][index]
-        P, _ = rescaled.attention(self.dynamics, self._chart(), t, y, refs)
+        P = rescaled.attention(self.dynamics, self._chart(), t, y, refs)
         return np.asarray(P)[..., None, :, :]
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,15 +95,15 @@ class Trajectory:
         y, refs = self.chart
         zeta = np.asarray(rescaled.zeta_at(chart, self.t, y, refs))
         order = np.argsort(-np.asarray(chart.a), kind="stable")
-        values = np.asarray(chart.a) + 1j * np.asarray(chart.b)
+        values = np.asarray(chart.a) + 1j * np.asarray(0.0 if chart.b is None else chart.b)
         return zeta[..., order], values[order], np.asarray(chart.S_inv)[order]
 
     def _chart(self) -> Any:
-        from metastable import rescaled
+        from metastable import rescaled_chart
 
         assert self.dynamics is not None
         layer = float(self.provenance["dt"]) if self.provenance.get("method") == "layers" else None
-        return rescaled.chart_of(self.dynamics, self.x.shape[-1], self.x.shape[-2], layer)
+        return rescaled_chart.chart_of(self.dynamics, self.x.shape[-1], self.x.shape[-2], layer)
 
     def observe(self, name: str, **options: Any) -> Any:
         """A named observable at every saved time, as an ``xarray.DataArray`` whose first axis is time.

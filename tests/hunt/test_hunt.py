@@ -74,15 +74,29 @@ def test_bad_input_is_one_sentence(wrong, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_planted_exceptions_are_found_from_the_command_line(tmp_path, capsys):
-    flags = ["--n", "8", "--d", "3", "--batch", "16", "--instances", "16", "--leads", "modulus", "--scores", "positive"]
+def test_known_exceptions_are_found_from_the_command_line(tmp_path, capsys):
+    """About one plane in ten with a shared largest real part keeps four leaders; 20 are drawn."""
+    flags = [
+        "--n",
+        "24",
+        "--d",
+        "2",
+        "--batch",
+        "32",
+        "--instances",
+        "32",
+        "--leads",
+        "modulus",
+        "--scores",
+        "positive",
+    ]
     assert main(["hunt", "codimension", "--exceptions", *flags, "--out", str(tmp_path / "a"), "--json"]) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["kinds"]["shared largest real part"]["random"]["known exception"] > 0
     assert said["kinds"].get("good triple", {"random": {"violation": 0}})["random"]["violation"] == 0
     again = said["found"][0]
     assert again["outcome"] == "known exception"
-    assert np.load(again["file"])["tokens"].shape == (8, 3)
+    assert np.load(again["file"])["tokens"].shape == (24, 2)
 
 
 @pytest.mark.slow

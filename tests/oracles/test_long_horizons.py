@@ -143,10 +143,10 @@ def test_overflow_of_z_itself_ends_the_run_with_a_sentence():
 
 
 def test_blocks_of_queries_change_nothing_in_the_chart(monkeypatch):
-    from metastable import rescaled
+    from metastable import rescaled, rescaled_chart
 
     dyn = ms.Dynamics(ms.Weights(V=PUBLISHED), geometry="rescaled", mask="causal")
-    chart = rescaled.chart_of(dyn, 2, 11)
+    chart = rescaled_chart.chart_of(dyn, 2, 11)
     y, refs = rescaled.start(chart, ms.initial.cube(11, 2, seed=5))
     whole = rescaled.refer(dyn, chart, 2.0, y, refs)
     s = rescaled.gathered(dyn, chart, 2.0, *whole)
@@ -156,3 +156,20 @@ def test_blocks_of_queries_change_nothing_in_the_chart(monkeypatch):
     assert np.array_equal(whole[1], parts[1])
     assert np.abs(np.asarray(rescaled.gathered(dyn, chart, 2.0, *parts)) - s).max() < 1e-12 * np.abs(s).max()
     assert abs(float(rescaled.closest_gap(dyn, chart, 2.0, *parts)) - float(gap)) < 1e-9 * abs(float(gap))
+
+
+def test_a_polygon_in_cyclic_pursuit_grows_for_ever():
+    """Every token sees only the one 45 degrees behind it: |xi| grows like Re(lambda e^{-i pi/4}), whatever the scale.
+
+    Rounding a huge score once for the row's maximum and once more for the difference used to end this at t = 13.
+    """
+    c, s = np.cos(np.pi / 4), np.sin(np.pi / 4)
+    K = [[1, 0, 0], [0, c, s], [0, -s, c]]
+    V = [[1, 0, 0], [0, 0.6, 1.8], [0, -1.8, 0.6]]
+    angles = 2 * np.pi * np.arange(8) / 8
+    z = np.stack([np.zeros(8), 4 * np.cos(angles), 4 * np.sin(angles)], axis=1)
+    run = ms.simulate(ms.Dynamics(ms.Weights(K=K, V=V), geometry="rescaled"), z, t=40, dt=0.125, save=41)
+    size = np.linalg.norm(run.x[:, :, 1:], axis=2).mean(axis=1)
+    rate = (0.6 + 1.8j) * np.exp(-0.25j * np.pi) - 0.6
+    np.testing.assert_allclose(np.diff(np.log(size)), rate.real, rtol=1e-3)
+    assert run.valid_until == np.inf

@@ -1,6 +1,7 @@
 """Attention of many rescaled runs over time, and how far it is from a Boolean matrix with two leaders."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,14 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
 
 def _attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
     """Attention and score gaps at every saved time, (T, n, n), from the run's own chart."""
-    from metastable import rescaled
+    from metastable import rescaled, rescaled_chart
     from metastable.compute import jax, jnp
 
     global _compiled
     if _compiled is None:
-        over_time = jax.vmap(rescaled.attention, (None, None, 0, 0, 0))
-        _compiled = jax.jit(over_time)
-    chart = rescaled.chart_of(run.dynamics, run.x.shape[-1], run.x.shape[-2])
+        over_time = partial(jax.vmap, in_axes=(None, None, 0, 0, 0))
+        _compiled = jax.jit(lambda *of: (over_time(rescaled.attention)(*of), over_time(rescaled.gaps_below)(*of)))
+    chart = rescaled_chart.chart_of(run.dynamics, run.x.shape[-1], run.x.shape[-2])
     y, refs = run.chart
     P, gaps = _compiled(run.dynamics, chart, jnp.asarray(run.t), y, refs)
     return np.asarray(P), np.asarray(gaps)
