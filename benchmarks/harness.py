@@ -6,7 +6,7 @@ lives in a process of its own for as long as its workload lasts. A disagreement 
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -88,6 +88,7 @@ class Workload:
     tolerance: float
     goals: tuple[Goal, ...] = ()
     note: str = ""
+    grid: bool = False  # one table of times for all cases, and slopes, instead of a table for each case
 
 
 @dataclass
@@ -182,7 +183,7 @@ def _time(
 ) -> None:
     running = {name: row for name, row in rows.items() if not row.absent and not workload.engines[name].once}
     spent = dict.fromkeys(running, 0.0)
-    for name, row in running.items():
+    for row in running.values():
         row.seconds = float("inf")  # the first call, which warmed things up, does not count
     for number in range(rounds):
         for name, row in running.items():
@@ -294,7 +295,3 @@ def _short(value: Any) -> str:
     if isinstance(value, int) and value >= 10_000:
         return f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def keys(cases: Iterable[Case]) -> list[str]:
-    return [case.key for case in cases]

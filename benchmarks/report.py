@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from benchmarks import plot
 from benchmarks.harness import OURS, Goal, Row, Table
 
 
@@ -33,12 +34,24 @@ def tables(table: Table) -> list[str]:
     lines = [f"## {table.name}: {table.workload.title}", ""]
     if table.workload.note:
         lines += [table.workload.note, ""]
-    for key, rows in table.rows.items():
+    for key, rows in {}.items() if table.workload.grid else table.rows.items():
         ours = next((row.seconds for row in rows if row.engine == OURS and not row.absent), float("nan"))
         lines += [f"**{table.cases[key]}**", "", *markdown(HEAD, [_line(row, ours) for row in rows]), ""]
+    if table.workload.grid:
+        lines += [*grid(table), ""]
     if table.failure:
         lines += [f"**Answers disagree: {table.failure}** Nothing was timed from there on.", ""]
     return lines
+
+
+def grid(table: Table) -> list[str]:
+    """One line per engine: its time in every case, and the exponent of n."""
+    sizes = [f"n = {case['n']:,}" for case in table.cases.values()]
+    rows = []
+    for name, (n, times, whole) in plot.curves(table).items():
+        cells = {f"n = {int(k):,}": seconds(t) + ("" if w else " (scaled)") for k, t, w in zip(n, times, whole)}
+        rows.append([name, *(cells.get(size, "-") for size in sizes), f"{plot.slope(n, times):.2f}"])
+    return markdown(["engine", *sizes, "slope"], rows)
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -86,5 +99,8 @@ def write(path: Path, facts: dict[str, str], limits: dict[str, float], measured:
     lines += goals(measured)
     for table in measured:
         lines += tables(table)
+        if table.workload.grid and table.rows:
+            plot.draw(table, path.with_name("cost.svg"))
+            lines += ["![cost against n](cost.svg)", ""]
     lines += machine(facts, limits)
     path.write_text("\n".join(lines).rstrip() + "\n")

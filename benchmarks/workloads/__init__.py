@@ -8,7 +8,16 @@ from benchmarks.harness import Workload
 WORKLOADS = {
     "W1": "w1_sphere",
     "W2": "w2_rescaled",
+    "W3": "w3_high_dimension",
+    "W4": "w4_ensemble",
     "W5": "w5_velocity",
+    "W6": "w6_causal",
+    "W7": "w7_spectral",
+    "W8": "w8_coalescing",
+    "W9": "w9_cost",
+    "phase-diagram": "phase_diagram",
+    "start-up": "start_up",
+    "alone": "alone",
 }
 
 

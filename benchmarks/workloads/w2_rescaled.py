@@ -5,6 +5,9 @@ by what is plain Euler (see the known slips in the issue's oracles); so it is co
 it is set against is that of our RK4 run.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from benchmarks import peers
@@ -22,8 +25,8 @@ def setting(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return np.eye(case["d"]), np.random.default_rng(0).uniform(-5.0, 5.0, (case["n"], case["d"]))
 
 
-def _field(V: np.ndarray):  # type: ignore[no-untyped-def]
-    """Eq. (4): z_i' = sum_j P_ij V (z_j - z_i), attention from e^{tV} z; V is symmetric here."""
+def numpy_field(V: np.ndarray) -> Callable[[np.ndarray, float], np.ndarray]:
+    """Eq. (4): z_i' = sum_j P_ij V (z_j - z_i), attention from e^{tV} z, for symmetric V."""
     values, S = np.linalg.eigh(V)
 
     def field(z: np.ndarray, t: float) -> np.ndarray:
@@ -38,13 +41,13 @@ def _field(V: np.ndarray):  # type: ignore[no-untyped-def]
 
 def numpy_loop(case: Case) -> Run:
     V, z = setting(case)
-    field = _field(V)
+    field = numpy_field(V)
     return lambda: np.stack(peers.rk4(field, z, DT, case["steps"], 1, lambda z: z))
 
 
 def numpy_euler(case: Case) -> Run:
     V, z0 = setting(case)
-    field = _field(V)
+    field = numpy_field(V)
 
     def run() -> np.ndarray:
         saved = [z0]
@@ -103,7 +106,7 @@ def scipy_ivp(case: Case) -> Run:
     from scipy.integrate import solve_ivp
 
     V, z = setting(case)
-    field, times = _field(V), np.linspace(0.0, case["steps"] * DT, case["steps"] + 1)
+    field, times = numpy_field(V), np.linspace(0.0, case["steps"] * DT, case["steps"] + 1)
 
     def run() -> np.ndarray:
         def flat(t: float, y: np.ndarray) -> np.ndarray:
@@ -116,14 +119,21 @@ def scipy_ivp(case: Case) -> Run:
     return run
 
 
+def torch_field(V: Any) -> Callable[[Any, float], Any]:
+    """The same in torch."""
+    values, S = peers.need("torch").linalg.eigh(V)
+
+    def field(z: Any, t: float) -> Any:
+        x = z @ ((S * (t * values).exp()) @ S.T)
+        return ((x @ x.T).softmax(dim=1) @ z - z) @ V.T
+
+    return field
+
+
 def torch_eager(case: Case) -> Run:
     torch = peers.need("torch")
     V, z = (torch.from_numpy(a) for a in setting(case))
-    values, S = torch.linalg.eigh(V)
-
-    def field(z, t):  # type: ignore[no-untyped-def]
-        x = z @ ((S * torch.exp(t * values)) @ S.T)
-        return ((x @ x.T).softmax(dim=1) @ z - z) @ V.T
+    field = torch_field(V)
 
     def run() -> np.ndarray:
         with torch.inference_mode():

@@ -1,0 +1,45 @@
+"""cost.svg: time of one velocity against the number of tokens, with slopes."""
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import Table
+
+COLOURS = ("#0072B2", "#D55E00", "#56B4E9", "#E69F00", "#666666", "#CC79A7", "#999999", "#009E73")
+MARKERS = "os^vDPX*"
+
+
+def curves(table: Table) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """For each engine n, seconds, and whether they were measured whole."""
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for key, rows in table.rows.items():
+        for row in rows:
+            if not row.absent:
+                found.setdefault(row.engine, []).append((table.cases[key]["n"], row.seconds, float(row.share > 0.999)))
+    return {name: tuple(np.array(points).T) for name, points in found.items()}  # type: ignore[misc]
+
+
+def slope(n: np.ndarray, seconds: np.ndarray) -> float:
+    """The exponent of n, from the three largest sizes."""
+    return float(np.polyfit(np.log(n[-3:]), np.log(seconds[-3:]), 1)[0]) if len(n) > 1 else float("nan")
+
+
+def draw(table: Table, path: Path) -> None:
+    """The picture of W9."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
+    ax = figure.subplots()
+    for (name, (n, seconds, whole)), colour, marker in zip(curves(table).items(), COLOURS, MARKERS):
+        label = f"{name}: slope {slope(n, seconds):.2f}"
+        ax.loglog(n, seconds, color=colour, lw=1.5, label=label)
+        fill = [colour if w else "white" for w in whole]
+        ax.scatter(n, seconds, c=fill, edgecolors=colour, marker=marker, s=28, zorder=3)
+    ax.set_xlabel("tokens n")
+    ax.set_ylabel("seconds for one velocity")
+    ax.set_title("One velocity on $S^2$, $\\beta = 9$, float64 (hollow: scaled up from some rows)", fontsize=10)
+    ax.grid(True, which="major", color="#dddddd", lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(fontsize=8, frameon=False)
+    figure.savefig(path)

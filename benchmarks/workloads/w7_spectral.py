@@ -1,0 +1,96 @@
+"""W7: one velocity of up to a million tokens on the circle and on S^2, in linear time to 1e-12.
+
+Beyond 100,000 tokens the exact sum is made for some rows only; linear-time answers are compared in the same rows.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.harness import OURS, Case, Engine, Goal, Outcome, Run, Table, Workload
+
+BETA, TOLERANCE = 9.0, 1e-12
+WHOLE = 100_000  # tokens up to which the exact sum is made for every row
+ROWS = 48
+
+
+def cases(quick: bool) -> list[Case]:
+    sizes = [("1e5", 100_000), ("1e6", 1_000_000)]
+    return [
+        Case(f"S{d - 1} {key}", {"n": n // 50 if quick else n, "d": d, "beta": BETA})
+        for d in (2, 3)
+        for key, n in sizes
+    ]
+
+
+def compared(case: Case) -> np.ndarray:
+    """The rows of the answer: all, or some of very many."""
+    n = case["n"]
+    return np.arange(n) if n <= WHOLE else np.unique(np.linspace(0, n - 1, ROWS).astype(int))
+
+
+def _tangent(x: np.ndarray, pull: np.ndarray) -> np.ndarray:
+    return pull - (x * pull).sum(axis=1, keepdims=True) * x
+
+
+def exact(case: Case, mask: str) -> Run:
+    from metastable import fast
+
+    x, rows = peers.sphere((case["n"], case["d"])), compared(case)
+    if len(rows) == len(x):
+        return lambda: _tangent(x, fast.exact(x, x, beta=BETA, mask=mask).value)
+
+    def some() -> Outcome:
+        if mask == "full":
+            pull = fast.exact(x[rows], x, beta=BETA).value
+        else:
+            pull = np.concatenate([fast.exact(x[i : i + 1], x[: i + 1], beta=BETA).value for i in rows])
+        return Outcome(_tangent(x[rows], pull), share=len(rows) / len(x))
+
+    return some
+
+
+def linear(case: Case, mask: str) -> Run:
+    from metastable import fast
+
+    x, rows = peers.sphere((case["n"], case["d"])), compared(case)
+
+    def run() -> np.ndarray:
+        got = fast.attend(x, x, beta=BETA, mask=mask, summation="spectral", tol=TOLERANCE, radial=False)
+        if got.method != "spectral":
+            raise RuntimeError(f"the linear-time sum was not made: {got.reason}")
+        return _tangent(x, got.value)[rows]
+
+    return run
+
+
+def growth(table: Table, engine: str) -> float:
+    """Time at n = 1e6 over time at n = 1e5."""
+    return table.seconds("S2 1e6", engine) / table.seconds("S2 1e5", engine)
+
+
+CAUSAL = "metastable, causal"
+
+WORKLOAD = Workload(
+    title="one velocity in linear time, error asked for 1e-12",
+    cases=cases,
+    tolerance=2e-12,
+    engines={
+        "exact": Engine(partial(exact, mask="full"), "metastable's exact kernel"),
+        OURS: Engine(partial(linear, mask="full"), "fast.attend, spectral"),
+        "exact, causal": Engine(partial(exact, mask="causal"), reference="exact, causal"),
+        CAUSAL: Engine(partial(linear, mask="causal"), "fast.attend, spectral", reference="exact, causal"),
+    },
+    goals=(
+        Goal("S^2, n = 1e5: faster than the exact kernel", lambda t: t.faster("S2 1e5", "exact"), 200.0),
+        Goal("S^2: time at n = 1e6 over n = 1e5", lambda t: growth(t, OURS), 11.0, False),
+        Goal(
+            "S^2, n = 1e5, causal: faster than the exact kernel (a factor 3 less)",
+            lambda t: t.faster("S2 1e5", "exact, causal", ours=CAUSAL),
+            200.0 / 3,
+        ),
+        Goal("S^2, n = 1e5: causal over full", lambda t: 1 / t.faster("S2 1e5", OURS, ours=CAUSAL), 3.0, False),
+        Goal("S^2, causal: time at n = 1e6 over n = 1e5", lambda t: growth(t, CAUSAL), 11.0, False),
+    ),
+)
