@@ -1,5 +1,6 @@
 """Figs 1, 2, 7 and 10 on models: small random ones here, the zoo's where the package registry is in reach."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,11 @@ def test_without_a_model_it_is_skipped_with_a_sentence(
     assert record.figures == ()
 
 
-def test_other_models_that_are_missing_do_not_stop_the_heads(tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    params = model_heads.Params(model=tiny, instances=2, others=("no-such-model",))
+@pytest.mark.parametrize("module", [model_similarity, model_heads, model_spectra])
+def test_other_models_that_are_missing_do_not_stop_the_first(
+    module: Any, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = replace(small(module, tiny), others=("no-such-model",))
     real = model_parts.model_of
 
     def some(name: str) -> Any:
@@ -92,11 +96,36 @@ def test_other_models_that_are_missing_do_not_stop_the_heads(tiny: str, monkeypa
         return real(name)
 
     monkeypatch.setattr(model_parts, "model_of", some)
-    data = model_heads.run(params, Work())
-    last = model_heads.judge(params, data)[-1]
+    assert not any("no-such-model" in key for key in module.run(params, Work())), "nothing beside a model of one's own"
+    monkeypatch.setattr(model_parts, "ZOO", tiny)
+    data = module.run(params, Work())
+    *measured, last = module.judge(params, data)
     assert last.status == "undecided"
     assert "not in reach" in last.notes
-    assert model_heads.draw(params, data)
+    assert all(v.eligible > 0 for v in measured)
+    assert model_parts.why_skipped([*measured, last]) == ""
+    assert module.draw(params, data)
+
+
+@pytest.mark.parametrize("module", [model_similarity, model_heads, model_spectra])
+def test_other_models_are_judged_beside_the_first(module: Any, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_parts, "ZOO", tiny)
+    real = model_parts.model_of
+    monkeypatch.setattr(model_parts, "model_of", lambda name: replace(real(tiny), name=name))
+    params = replace(small(module, tiny), others=("its-twin",))
+    verdicts = module.judge(params, module.run(params, Work()))
+    own = {v.claim.replace(tiny, "its-twin"): v for v in verdicts if tiny in v.claim}
+    twins = [v for v in verdicts if "its-twin" in v.claim]
+    assert twins
+    if module is not model_similarity:  # the first goes deeper than it was trained, its twin does not
+        assert all(v.measured == own[v.claim].measured for v in twins)
+
+
+def test_a_model_without_a_tokenizer_reads_random_tokens(saved: str) -> None:
+    model = model_parts.model_of(saved)
+    texts = model_parts.texts_of(model, 3, 2)
+    assert [len(t) for t in texts] == [48, 48]
+    assert texts[0] == model_parts.texts_of(model, 0, 4)[3]
 
 
 def _shares(end: float, between: float, texts: int = 12) -> dict[str, np.ndarray]:
@@ -110,7 +139,7 @@ def _shares(end: float, between: float, texts: int = 12) -> dict[str, np.ndarray
 
 
 def test_a_spike_is_told_from_none() -> None:
-    params = model_similarity.Params(layers=2)
+    params = model_similarity.Params(layers=2, others=())
     grown = [v.status for v in model_similarity.judge(params, _shares(0.03, 0.01))]
     assert grown == ["fails", "holds", "holds", "holds"]  # nothing yet at the trained depth
     flat = [v.status for v in model_similarity.judge(params, _shares(0.0, 0.3))]

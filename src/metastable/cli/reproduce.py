@@ -21,11 +21,12 @@ Number = Annotated[int | None, Parameter(metavar="N", show_default=False)]
 
 
 def reproduce(
-    *names: Annotated[str, Parameter(help="Experiments by name; without any, all that need no pretrained model.")],
+    *names: Annotated[str, Parameter(help="Experiments by name (metastable list experiments); all without any.")],
     quick: Switch = False,
     full: Switch = False,
     seeds: Number = None,
     seed: Number = None,
+    model: Annotated[str | None, Parameter(metavar="NAME", show_default=False)] = None,
     jobs: Number = None,
     out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
     json: JSON = False,
@@ -45,6 +46,8 @@ def reproduce(
         how many random instances, instead of the preset's
     seed
         the first instance's seed: --seeds 1 --seed 17 replays instance 17
+    model
+        another pretrained model for Figs 1, 2, 7 and 10: a zoo name, a folder, a .gguf file or a name on a model hub
     jobs
         worker processes [the number of cores]
     out
@@ -61,7 +64,15 @@ def reproduce(
     try:
         with _progress(len(choose(names, HOMES))) as watch:
             made = reproduce(
-                names, preset=preset, seeds=seeds, seed=seed, jobs=jobs, out=folder, watch=watch, homes=HOMES
+                names,
+                preset=preset,
+                seeds=seeds,
+                seed=seed,
+                model=model,
+                jobs=jobs,
+                out=folder,
+                watch=watch,
+                homes=HOMES,
             )
     except KeyboardInterrupt:
         raise Interrupted(
@@ -80,6 +91,10 @@ def _facts(made: "Reproduction") -> dict[str, Any]:
         status = "error" if record is None else "done"
         facts = {"name": result.name, "status": status, "error": result.error or None, "reused": result.reused}
         found.append(facts | {"seconds": seconds, "verdicts": verdicts})
+    for name, why in made.skipped.items():
+        found.append(
+            {"name": name, "status": "skipped", "error": why, "reused": False, "seconds": None, "verdicts": []}
+        )
     page = str(made.folder / "gallery.html")
     return {"out": str(made.folder), "gallery": page, "failed": made.failed, "experiments": found}
 
@@ -92,6 +107,7 @@ def _lines(made: "Reproduction") -> list[str]:
         for v in result.record.verdicts if result.record else ():
             low, high = v.interval
             lines.append(f"  {v.status:<9} {v.claim}: {v.measured:.4g} [{low:.4g}, {high:.4g}], {v.eligible} instances")
+    lines += [f"{name}: skipped: {why}" for name, why in made.skipped.items()]
     counts = [f"{sum(v.status == word for v in verdicts)} {word}" for word in ("holds", "fails", "undecided")]
     broken = sum(r.record is None for r in made.results)
     tail = f"; {broken} experiments ended in an error" if broken else ""

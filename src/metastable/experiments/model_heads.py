@@ -25,7 +25,7 @@ class Params:
 
     model: str = model_parts.ZOO
     layers: int | None = None
-    others: tuple[str, ...] = ("minilm", "smollm2")
+    others: tuple[str, ...] = model_parts.OTHERS
     instances: int = 100
     seed: int = 0
 
@@ -35,7 +35,7 @@ def run(params: Params, work: Work) -> Data:
     from metastable.models.stream import stream
 
     model = model_parts.model_of(params.model)
-    given = model_parts.texts_of(params.model, params.seed, params.instances)
+    given = model_parts.texts_of(model, params.seed, params.instances)
     depth = params.layers or model.depth
     work.progress(0.1, f"heads of {params.model}")
 
@@ -47,20 +47,17 @@ def run(params: Params, work: Work) -> Data:
         return found | {"words": np.array(words), "layer": np.arange(1, depth + 1)}
 
     data = work.part("heads", heads)
-    for name in (params.model, *(other for other in params.others if other != params.model)):
+    for name in (params.model, *model_parts.companions(params)):
         work.progress(0.6, f"sinks of {name}")
         data |= {
-            f"{name}/{key}": value for key, value in work.part(f"sinks-{_slug(name)}", _sinks(params, name)).items()
+            f"{name}/{key}": value
+            for key, value in work.part(f"sinks-{model_parts.slug(name)}", _sinks(params, name)).items()
         }
     return data
 
 
 def _told(work: Work, count: int) -> Callable[[int, int | None], None]:
     return lambda done, total: work.progress(0.1 + 0.5 * done / count, f"heads: {done} of {count} texts")
-
-
-def _slug(name: str) -> str:
-    return name.replace("/", "-").strip(".-")
 
 
 def _sinks(params: Params, name: str) -> Callable[[], Data]:
@@ -75,7 +72,7 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
                 raise
             return {model_parts.SKIPPED: np.array(str(error))}
         depth = params.layers if name == params.model else None
-        given = model_parts.texts_of(name, params.seed if name == params.model else 0, params.instances)
+        given = model_parts.texts_of(model, params.seed if name == params.model else 0, params.instances)
         found = [
             probe(model, [t], layers=depth, measure=("sinks",), longest=512).sinks.sel(kind="first") for t in given
         ]
@@ -94,7 +91,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     if model_parts.SKIPPED in data:
         return model_parts.skipped(CLAIM, SOURCE, data)
     verdicts = [*_groups(params, data), _rise(params, data)]
-    for name in (params.model, *(other for other in params.others if other != params.model)):
+    for name in (params.model, *model_parts.companions(params)):
         verdicts += _sink(name, data)
     return verdicts
 
@@ -270,7 +267,7 @@ def _over_depth(params: Params, data: Data) -> Any:
     from metastable.plots.colours import cycle
     from metastable.plots.style import INK, one_axes, paper
 
-    names = [n for n in (params.model, *params.others) if f"{n}/mass" in data]
+    names = [n for n in (params.model, *model_parts.companions(params)) if f"{n}/mass" in data]
     with paper():
         figure, panel = one_axes(None)
         for name, colour in zip(names, cycle(len(names))):

@@ -1,10 +1,11 @@
 """What the experiments on pretrained models share: the model and its texts, or one sentence that says why not.
 
 Without torch, or without a package index the first time, there is nothing to measure. That is no error of the claims:
-the experiment is then skipped, with that sentence in its verdict.
+the experiment is then skipped, and `metastable reproduce` says so and tries again the next time.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,7 +17,10 @@ from metastable.experiments.base import Data, Work
 from metastable.theory.verdicts import Interval, Verdict, judge_number
 
 ZOO = "reactions-albert"
+OTHERS = ("minilm", "smollm2", "title-t5")  # the rest of the zoo, measured beside it
+PATIENCE = 5.0  # seconds that a silent network is waited for
 SKIPPED = "skipped"
+_DRAWN_TOKENS = 48  # of a random text, for a model that came without a tokenizer
 
 
 @cache
@@ -25,9 +29,21 @@ def _loaded(name: str) -> Any:
     from metastable.models.load import load
 
     try:
+        reach(name)
         return load(name)
     except InputError as error:
         return str(error)
+
+
+def reach(name: str) -> None:
+    """InputError unless the model and its texts are here or can be fetched."""
+    from metastable.models import zoo
+    from metastable.models.load import reach
+    from metastable.models.texts import default_corpus
+
+    reach(name, PATIENCE)
+    if default_corpus(name) in zoo.CORPORA:
+        zoo.fetch(default_corpus(name), PATIENCE)
 
 
 def model_of(name: str) -> Any:
@@ -38,13 +54,38 @@ def model_of(name: str) -> Any:
     return found
 
 
-def texts_of(name: str, first: int, count: int) -> list[str]:
-    """``count`` texts of the model's own corpus from number ``first`` on; fewer where the corpus ends."""
+def companions(params: Any) -> tuple[str, ...]:
+    """The other models of an experiment: those of its settings beside the zoo's first, none beside one that was named.
+
+    >>> from metastable.experiments.model_heads import Params
+    >>> companions(Params()), companions(Params(model="./mine"))
+    (('minilm', 'smollm2', 'title-t5'), ())
+    """
+    return tuple(params.others) if params.model == ZOO else ()
+
+
+def slug(name: str) -> str:
+    """A model's name in the name of a file.
+
+    >>> slug("albert/albert-xlarge-v2")
+    'albert-albert-xlarge-v2'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "model"
+
+
+def texts_of(model: Any, first: int, count: int) -> Sequence[str | Sequence[int]]:
+    """``count`` texts of the model's own corpus from number ``first`` on; fewer where the corpus ends.
+
+    A model without a tokenizer gets random tokens.
+    """
     from metastable.models.texts import default_corpus, texts
 
-    found = list(texts(default_corpus(name), first + count))[first:]
+    if model.tokenizer is None:
+        n, size = min(_DRAWN_TOKENS, model.longest), int(model.stack.config.vocab_size)
+        return [np.random.default_rng(k).integers(0, size, n).tolist() for k in range(first, first + count)]
+    found = list(texts(default_corpus(model.name), first + count))[first:]
     if not found:
-        raise InputError(f"The corpus {default_corpus(name)!r} has no text number {first}; lower seed.")
+        raise InputError(f"The corpus {default_corpus(model.name)!r} has no text number {first}; lower seed.")
     return found
 
 
@@ -61,23 +102,21 @@ def or_skip(run: Callable[[Any, Work], Data]) -> Callable[[Any, Work], Data]:
 
 
 def skipped(claim: str, source: str, data: Data) -> list[Verdict]:
-    """The verdict of an experiment that was skipped."""
-    why = str(data[SKIPPED])
-    again = "remove this experiment's folder and run again once that is mended"
-    return [
-        Verdict(
-            claim,
-            source,
-            "undecided",
-            "observation",
-            "not measured",
-            0,
-            0,
-            float("nan"),
-            (float("nan"), float("nan")),
-            notes=f"skipped: {why.rstrip('.')}; {again}",
-        )
-    ]
+    """The verdict of an experiment, or of one of its models, that was skipped."""
+    nan = float("nan")
+    notes = f"{_MARK}{str(data[SKIPPED]).rstrip('.')}"
+    rule = "none, for want of a model; remove this experiment's folder to try again"
+    return [Verdict(claim, source, "undecided", "observation", rule, 0, 0, nan, (nan, nan), notes=notes)]
+
+
+_MARK = "skipped: "
+
+
+def why_skipped(verdicts: Sequence[Verdict]) -> str:
+    """The sentence that says why a whole experiment was skipped; empty for one that was not."""
+    if verdicts and all(v.notes.startswith(_MARK) for v in verdicts):
+        return verdicts[0].notes.removeprefix(_MARK) + "."
+    return ""
 
 
 def counted(

@@ -1,10 +1,11 @@
 """Fig. 1 of the first paper: cosines of a model's tokens, layer by layer, and the spike at 1."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from metastable.errors import InputError
 from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.verdicts import Verdict, judge_number, mean_interval
@@ -16,9 +17,13 @@ EVEN = 0.005  # what cosines spread evenly over [-1, 1] would have above 0.99
 
 @dataclass(frozen=True)
 class Params:
-    """Depth 96 as published, by applying the shared block again; ``instances`` texts of the model's corpus."""
+    """Depth 96 as published, by applying the shared block again; ``instances`` texts of each model's corpus.
+
+    ``others`` are measured at their trained depth.
+    """
 
     model: str = model_parts.ZOO
+    others: tuple[str, ...] = model_parts.OTHERS
     layers: int | None = 96
     bins: int = 100
     instances: int = 100
@@ -26,22 +31,33 @@ class Params:
 
 
 def run(params: Params, work: Work) -> Data:
+    data = _measured(params, model_parts.model_of(params.model), params.seed, work)
+    for name in model_parts.companions(params):
+        try:
+            found = _measured(params, model_parts.model_of(name), 0, work)
+        except InputError as error:
+            found = {model_parts.SKIPPED: np.array(str(error))}
+        data |= {f"{name}/{key}": value for key, value in found.items()}
+    return data
+
+
+def _measured(params: Params, model: Any, seed: int, work: Work) -> Data:
+    """Shares, means and clusters (texts, layer, ...), pooled counts (layer, kind, bin), and the trained depth."""
     from metastable.models.probe import probe
 
-    model = model_parts.model_of(params.model)
-    given = model_parts.texts_of(params.model, params.seed, params.instances)
+    given = model_parts.texts_of(model, seed, params.instances)
     depth = params.layers if model.shared else model.depth
 
     def chunk(first: int, last: int) -> Data:
         found = [
-            probe(model, [text], layers=depth, measure=("similarity",), bins=params.bins).similarity
+            probe(model, [text], layers=depth, measure=("similarity",), bins=params.bins, longest=512).similarity
             for text in given[first:last]
         ]
         names = ("share_above", "mean", "clusters", "same_token_share")
         data = {name: np.stack([one[name].values for one in found]) for name in names}
         return data | {"counts": sum(one["counts"].values for one in found)[None]}
 
-    data = work.parts("texts", len(given), 10, chunk)
+    data = work.parts(f"texts-{model_parts.slug(model.name)}", len(given), 10, chunk)
     return {**data, "counts": data["counts"].sum(axis=0), "trained": np.array(model.depth)}
 
 
@@ -55,7 +71,17 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     verdicts = [_growth(params, data, 0, min(trained, last), 0)]
     if last > trained:
         verdicts.append(_growth(params, data, 0, last, 0))
-    return [*verdicts, _growth(params, data, 0, last, 1), _spike(params, data, last)]
+    verdicts += [_growth(params, data, 0, last, 1), _spike(params, data, last)]
+    return [*verdicts, *(v for name in model_parts.companions(params) for v in _other(params, data, name))]
+
+
+def _other(params: Params, data: Data, name: str) -> list[Verdict]:
+    """The same growth in another model, from its embedded tokens to its last layer, raw and beside the mean."""
+    own = {key.removeprefix(f"{name}/"): value for key, value in data.items() if key.startswith(f"{name}/")}
+    if model_parts.SKIPPED in own:
+        return model_parts.skipped(f"{CLAIM} ({name}).", SOURCE, own)
+    last = own["share_above"].shape[1] - 1
+    return [_growth(replace(params, model=name), own, 0, last, kind) for kind in (0, 1)]
 
 
 def _growth(params: Params, data: Data, first: int, last: int, kind: int) -> Verdict:
@@ -156,9 +182,10 @@ EXPERIMENT = Experiment(
     run=model_parts.or_skip(run),
     judge=judge,
     draw=draw,
-    quick={"instances": 6, "layers": 48},
+    quick={"instances": 6, "layers": 48, "others": ()},
     full={"instances": 500},
     text="Cosines of all pairs of different positions, each counted once, in a pretrained ALBERT whose one block is "
-    "applied again beyond its trained depth, as published. Two cautions that the published figure does not have: raw "
-    "cosines contain a direction that all tokens share, and many pairs near 1 are one and the same token met twice.",
+    "applied again beyond its trained depth, as published; other models are measured at their trained depth. Two "
+    "cautions that the published figure does not have: raw cosines contain a direction that all tokens share, and many "
+    "pairs near 1 are one and the same token met twice.",
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.errors import InputError
 from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.verdicts import Status, Verdict, exact_interval
@@ -18,14 +19,29 @@ class Params:
     """Every head of every layer; a model with one shared block has one layer's worth of heads."""
 
     model: str = model_parts.ZOO
+    others: tuple[str, ...] = model_parts.OTHERS
     seed: int = 0
 
 
 def run(params: Params, work: Work) -> Data:
+    names = (params.model, *model_parts.companions(params))
+    data: Data = {}
+    for k, name in enumerate(names):
+        work.progress((k + 0.1) / len(names), f"heads of {name}")
+        found = work.part(f"heads-{model_parts.slug(name)}", lambda name=name: _measured(params, name))  # type: ignore[misc]
+        data |= found if k == 0 else {f"{name}/{key}": value for key, value in found.items()}
+    return data
+
+
+def _measured(params: Params, name: str) -> Data:
     from metastable.models.spectra import spectra
 
-    work.progress(0.1, f"loading {params.model}")
-    found = spectra(model_parts.model_of(params.model), top=0)
+    try:
+        found = spectra(model_parts.model_of(name), top=0)
+    except InputError as error:
+        if name == params.model:
+            raise
+        return {model_parts.SKIPPED: np.array(str(error))}
     names = ("ov", "value_block", "qk", "beta", "beta_model", "along", "good", "margin")
     data = {name: found.data[name].values for name in names}
     return data | {"layer": found.data.layer.values, "says": np.array([f.sentence for f in found.triples.values()])}
@@ -37,16 +53,21 @@ def run(params: Params, work: Work) -> Data:
 def judge(params: Params, data: Data) -> list[Verdict]:
     if model_parts.SKIPPED in data:
         return model_parts.skipped(CLAIM, SOURCE, data)
-    return [_triples(params, data), *(_leading(params, data, name) for name in ("ov", "value_block"))]
+    verdicts = [_triples(params.model, data), *(_leading(params, data, name) for name in ("ov", "value_block"))]
+    for name in model_parts.companions(params):
+        own = {key.removeprefix(f"{name}/"): value for key, value in data.items() if key.startswith(f"{name}/")}
+        skipped = model_parts.SKIPPED in own
+        verdicts += model_parts.skipped(f"{CLAIM} ({name}).", SOURCE, own) if skipped else [_triples(name, own)]
+    return verdicts
 
 
-def _triples(params: Params, data: Data) -> Verdict:
+def _triples(model: str, data: Data) -> Verdict:
     """Definition 1 on (Q, K, O V) of every head; a head that rounding could turn either way counts as undecided."""
     good = data["good"].ravel()
     nearest = int(np.argmax(data["margin"].ravel()))
     layer, head = divmod(nearest, data["good"].shape[1])
     return _exists(
-        f"{CLAIM}: Definition 1 holds for (Q, K, O V), the map that moves tokens ({params.model}).",
+        f"{CLAIM}: Definition 1 holds for (Q, K, O V), the map that moves tokens ({model}).",
         [True if g == 1 else False if g == 0 else None for g in good],
         notes=f"nearest to it is layer {int(data['layer'][layer]) + 1}, head {head}: {data['says'][nearest]}; "
         f"effective beta {data['beta_model'].min():.3g} to {data['beta_model'].max():.3g}",
@@ -124,6 +145,7 @@ EXPERIMENT = Experiment(
     run=model_parts.or_skip(run),
     judge=judge,
     draw=draw,
+    quick={"others": ()},
     text="Definition 1 asks that the leading eigenvalue of V be real, positive and simple, and that its eigenvector "
     "have <Q phi, K phi> > 0. In a model with several heads what moves tokens is O V, of rank k; its nonzero "
     "eigenvalues are those of the k x k core V O. The published figure shows the square block of V instead, so both "

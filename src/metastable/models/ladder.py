@@ -90,7 +90,9 @@ def ladder(
     if real.x.shape[1] < 2:
         raise InputError("The ladder compares pairs of tokens; the text has a single token.")
     depth = len(real) - 1
-    runs, rows, steps = [], [], []
+    runs: list[Trajectory] = []
+    rows: list[list[dict[str, float]]] = []
+    steps: list[np.ndarray] = []
     for number in rungs:
         if progress is not None:
             progress(len(rows), len(rungs))

