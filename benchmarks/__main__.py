@@ -1,6 +1,7 @@
 """``python -m benchmarks [W1 W5 ...] [--quick] [--out FILE]``: measure, print, write RESULTS.md.
 
-Exit code 0, also when a goal is missed (this is a measurement); 1 when answers disagree; 2 for an unknown workload.
+Exit code 0, also when a goal is missed (this is a measurement); 1 when answers disagree or an engine fails; 2 for an
+unknown workload.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         table = measure(name, workload, given.quick, limits, say)
         print("\n".join(report.tables(table)), flush=True)
         measured.append(table)
-    print("\n".join(report.goals(measured)))
+    print("\n".join(report.goals(measured, given.quick)))
     out = given.out or (None if given.quick else RESULTS)
     if out is not None:
         report.write(out, machine.facts(), limits, measured, given.quick)

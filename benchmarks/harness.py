@@ -1,7 +1,7 @@
 """How a workload is measured: one process per engine, answers compared first, rounds interleaved, best of several.
 
 numba, JAX, OpenBLAS and torch each keep a pool of threads, and pools in one process hurt each other; so every engine
-lives in a process of its own for as long as its workload lasts. A disagreement between answers stops the workload.
+lives in a process of its own for as long as its workload lasts. Answers that disagree stop the workload.
 """
 
 import multiprocessing
@@ -118,19 +118,23 @@ class Table:
     failure: str = ""
 
     def row(self, case: str, engine: str) -> Row:
-        return next(row for row in self.rows[case] if row.engine == engine and not row.absent)
+        """A measured row; KeyError if there is none."""
+        return {row.engine: row for row in self.rows[case] if not row.absent}[engine]
 
     def seconds(self, case: str, *engines: str) -> float:
-        """The time of an engine, or of the fastest of several."""
-        return min(self.row(case, engine).seconds for engine in engines)
+        """The time of an engine, or of the fastest of several that are there; KeyError if none is."""
+        times = [row.seconds for row in self.rows[case] if row.engine in engines and not row.absent]
+        if not times:
+            raise KeyError(engines)
+        return min(times)
 
     def faster(self, case: str, *peers: str, ours: str = OURS) -> float:
         """How many times ours is faster than the fastest of the peers."""
         return self.seconds(case, *peers) / self.seconds(case, ours)
 
 
-class Disagreement(Exception):
-    """Two engines gave different answers."""
+class Failure(Exception):
+    """Two engines gave different answers, or one gave none for no good reason."""
 
 
 def measure(name: str, workload: Workload, quick: bool, limits: dict[str, float], say: Callable[[str], None]) -> Table:
@@ -141,9 +145,9 @@ def measure(name: str, workload: Workload, quick: bool, limits: dict[str, float]
         for case in workload.cases(quick):
             table.cases[case.key] = case
             table.rows[case.key] = _measure_case(workload, case, workers, 2 if quick else 5, say)
-    except Disagreement as problem:
+    except Failure as problem:
         table.failure = str(problem)
-        say(f"{name}: DISAGREEMENT: {problem}")
+        say(f"{name}: FAILED: {problem}")
     finally:
         for worker in workers.values():
             worker.stop()
@@ -170,7 +174,7 @@ def _measure_case(
         row.error = difference(answers[name], reference)
         say(f"  {name}: ready, differs by {row.error:.1e} (allowed {row.tolerance:.0e})")
         if not row.error <= row.tolerance:
-            raise Disagreement(f"{name} is off by {row.error:.3g} where {row.tolerance:g} is allowed ({case}).")
+            raise Failure(f"{name} is off by {row.error:.3g} where {row.tolerance:g} is allowed ({case}).")
     _time(workload, rows, workers, rounds, say)
     for name, row in rows.items():
         if not row.absent:
@@ -212,6 +216,7 @@ class _Worker:
     """The process of one engine."""
 
     def __init__(self, workload: str, engine: str) -> None:
+        self.engine = engine
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, workload, engine), daemon=True)
@@ -223,8 +228,9 @@ class _Worker:
             self.pipe.send(request)
             reply = self.pipe.recv()
         except (EOFError, BrokenPipeError):
-            return f"its process ended with code {self.process.exitcode}"
-        if isinstance(reply, BaseException):
+            self.process.join(1)
+            reply = Failure(f"the process of {self.engine} ended with code {self.process.exitcode}")
+        if isinstance(reply, Failure):
             raise reply
         return reply
 
@@ -258,7 +264,7 @@ def serve(pipe: Connection, workload: str, engine: str) -> None:
         except (Absent, ImportError) as reason:
             pipe.send(str(reason))
         except Exception as error:
-            pipe.send(RuntimeError(f"{workload}, {engine}: {type(error).__name__}: {error}"))
+            pipe.send(Failure(f"{engine}: {type(error).__name__}: {error}"))
 
 
 def _first(run: Run) -> tuple[np.ndarray, float, float, dict[str, float]]:

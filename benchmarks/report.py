@@ -40,7 +40,7 @@ def tables(table: Table) -> list[str]:
     if table.workload.grid:
         lines += [*grid(table), ""]
     if table.failure:
-        lines += [f"**Answers disagree: {table.failure}** Nothing was timed from there on.", ""]
+        lines += [f"**Failed: {table.failure}** Nothing was timed from there on.", ""]
     return lines
 
 
@@ -61,20 +61,20 @@ def markdown(head: list[str], rows: list[list[str]]) -> list[str]:
     return [lined[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lined[1:]]
 
 
-def goals(measured: list[Table]) -> list[str]:
-    """goal / measured / met, from the numbers of this run."""
-    rows = [_judged(table, goal) for table in measured for goal in table.workload.goals]
+def goals(measured: list[Table], quick: bool) -> list[str]:
+    """goal / measured / met, from the numbers of this run; small sizes are not judged."""
+    rows = [_judged(table, goal, quick) for table in measured for goal in table.workload.goals]
     return ["## Goals", "", *markdown(["workload", "what", "goal", "measured", "met"], rows), ""]
 
 
-def _judged(table: Table, goal: Goal) -> list[str]:
+def _judged(table: Table, goal: Goal, quick: bool) -> list[str]:
     asked = f"{'at least' if goal.at_least else 'at most'} {_number(goal.bound, goal.unit)}"
     try:
         value = goal.measure(table)
-    except (KeyError, StopIteration, ValueError):
+    except KeyError:  # its engine or case is not there
         return [table.name, goal.text, asked, "not measured", "-"]
     met = value >= goal.bound if goal.at_least else value <= goal.bound
-    return [table.name, goal.text, asked, _number(value, goal.unit), "yes" if met else "no"]
+    return [table.name, goal.text, asked, _number(value, goal.unit), "-" if quick else "yes" if met else "no"]
 
 
 def _number(value: float, unit: str) -> str:
@@ -92,11 +92,12 @@ def machine(facts: dict[str, str], limits: dict[str, float]) -> list[str]:
 
 def write(path: Path, facts: dict[str, str], limits: dict[str, float], measured: list[Table], quick: bool) -> None:
     """RESULTS.md: goals first, then every workload, then the machine."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     lines = ["# Benchmark results", "", "Written by `python -m benchmarks`; times are the best of several interleaved"]
     lines += ["rounds, each engine in a process of its own, after their answers were compared.", ""]
     if quick:
         lines += ["**A quick trial with small sizes: its ratios mean nothing.**", ""]
-    lines += goals(measured)
+    lines += goals(measured, quick)
     for table in measured:
         lines += tables(table)
         if table.workload.grid and table.rows:

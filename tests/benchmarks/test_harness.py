@@ -1,0 +1,104 @@
+"""The benchmark harness in its tiny mode: processes, comparison, tables, goals."""
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as program
+from benchmarks import harness, report, workloads
+
+Case, Engine, Goal, Row = harness.Case, harness.Engine, harness.Goal, harness.Row
+Table, Workload = harness.Table, harness.Workload
+WORKLOADS, load = workloads.WORKLOADS, workloads.load
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_workload_loads_and_holds_together(name):
+    workload = load(name)
+    keys = [case.key for case in workload.cases(False)]
+    assert keys == [case.key for case in workload.cases(True)]
+    assert len(set(keys)) == len(keys)
+    assert harness.OURS in workload.engines
+    for engine in workload.engines.values():
+        assert engine.reference is None or engine.reference in workload.engines
+        assert set(engine.only or ()) <= set(keys)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_goals_ask_for_engines_and_cases_that_exist(name):
+    workload = load(name)
+    cases = {case.key: case for case in workload.cases(False)}
+    rows = {
+        key: [Row(n, "", 1.0, 1.0, 0.0, 0.0, 1.0) for n, e in workload.engines.items() if e.takes(case)]
+        for key, case in cases.items()
+    }
+    table = Table(name, workload, {}, cases, rows)
+    for goal in workload.goals:
+        assert np.isfinite(goal.measure(table))
+
+
+def test_a_quick_run_writes_tables_and_judges_nothing(tmp_path, capsys):
+    out = tmp_path / "deep" / "results.md"
+    assert program.main(["W6", "--quick", "--out", str(out)]) == 0
+    text = out.read_text()
+    assert text.startswith("# Benchmark results")
+    assert "quick trial" in text
+    assert "| metastable" in text
+    assert "speed over torch SDPA's" in text
+    assert "peak exp float64" in text
+    assert "## W6" in capsys.readouterr().out
+
+
+def test_unknown_workload():
+    with pytest.raises(SystemExit) as stop:
+        program.main(["W99"])
+    assert stop.value.code == 2
+
+
+def table(goal):
+    workload = Workload("title", lambda quick: [], {}, 0.0, (goal,))
+    rows = {"a": [Row(harness.OURS, "", 2.0, megabytes=10.0), Row("peer", "", 6.0, share=0.5, megabytes=10.0)]}
+    return Table("T", workload, {}, {"a": Case("a", {"n": 3})}, rows)
+
+
+@pytest.mark.parametrize(("bound", "at_least", "met"), [(2.5, True, "yes"), (3.5, True, "no"), (2.5, False, "no")])
+def test_goals_are_judged_by_what_was_measured(bound, at_least, met):
+    goal = Goal("faster", lambda t: t.faster("a", "peer"), bound, at_least)
+    line = report.goals([table(goal)], quick=False)[-2]
+    assert [word.strip() for word in line.strip("|").split("|")][-2:] == ["3x", met]
+
+
+def test_a_goal_without_its_engine_is_not_measured():
+    goal = Goal("faster", lambda t: t.faster("a", "absent peer"), 2.0)
+    assert "not measured" in report.goals([table(goal)], quick=False)[-2]
+
+
+def test_scaled_times_are_marked():
+    lines = "\n".join(report.tables(table(Goal("", lambda t: 0.0, 0.0))))
+    assert "timed on 50% of the work, scaled" in lines
+
+
+def test_difference_compares_the_part_that_was_done():
+    whole = np.arange(6.0).reshape(3, 2)
+    assert harness.difference(whole[:1] + 1e-3, whole) == pytest.approx(1e-3)
+    assert harness.difference(2 * whole, whole) == 1.0
+    assert not harness.difference(whole * np.nan, whole) <= 1.0  # nan never agrees
+
+
+def test_disagreement_stops_a_workload(monkeypatch):
+    replies = {"first": np.zeros(2), "second": np.ones(2)}
+
+    class Fake:
+        def __init__(self, workload, engine):
+            self.engine = engine
+
+        def ask(self, *request):
+            return (replies[self.engine], 1.0, 0.1, {})
+
+        def stop(self):
+            pass
+
+    monkeypatch.setattr(harness, "_Worker", Fake)
+    engines = {name: Engine(lambda case: lambda: np.zeros(2)) for name in replies}
+    workload = Workload("title", lambda quick: [Case("a", {"n": 2})], engines, 1e-3)
+    found = harness.measure("T", workload, True, {}, lambda text: None)
+    assert "second is off by 1" in found.failure
