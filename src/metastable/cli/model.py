@@ -85,7 +85,7 @@ def _made(settings: "Settings", folder: Path) -> tuple["Study", str]:
 
 
 def _summary(made: "Study", how: str) -> tuple[dict[str, Any], list[str]]:
-    from metastable.models.findings import key_numbers, sentences
+    from metastable.models.findings import key_numbers, sentences, timing
 
     page = made.folder / "report.html"
     facts = {"record": str(made.folder), "report": str(page), "how": how, "model": made.model}
@@ -94,6 +94,7 @@ def _summary(made: "Study", how: str) -> tuple[dict[str, Any], list[str]]:
     lines += [f"Note: {note}" for note in made.notes]
     if how == "already complete":
         lines.insert(0, f"The record in {made.folder} is already complete: nothing was computed or changed.")
+    lines.append(timing(made))
     return facts | {"found": key_numbers(made)}, [*lines, f"Record: {made.folder}", f"Report: {page}"]
 
 

@@ -54,6 +54,16 @@ def sentences(study: Study) -> list[str]:
     return [*said, *_ladder(study, n)]
 
 
+def timing(study: Study) -> str:
+    """Where the time went, in one sentence."""
+    seconds = study.about["probe"]["seconds"]
+    total = max(sum(seconds.values()), 1e-9)
+    return (
+        f"The pass over the texts took {total:.0f} s, {seconds['network'] / total:.0%} of it in the network itself; "
+        f"the ladder took {study.about['ladder']['seconds']:.0f} s, on {study.about['ladder']['tokens']} tokens."
+    )
+
+
 def _spike(study: Study, n: dict[str, Any]) -> str:
     shares = ", ".join(f"{_percent(v)} at layer {k}" for k, v in n["spike"].items())
     beside = list(n["spike_centred"].values())[-1]
@@ -188,7 +198,9 @@ def _number(value: Any) -> float | None:
 def _percent(share: float | None) -> str:
     if share is None:
         return "none"
-    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
+    if share >= 0.1:
+        return f"{100 * share:.1f}%" if 0.99 <= share < 1.0 else f"{100 * share:.0f}%"
+    return f"{100 * share:.2g}%"
 
 
 def _complex(value: complex) -> str:

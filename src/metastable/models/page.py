@@ -1,5 +1,6 @@
 """The report of a study: one HTML page that opens offline, made from its record and from nothing else."""
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -89,7 +90,7 @@ def _head(study: Study) -> str:
         "run to layer": probe["layers"],
     }
     items = "".join(f"<li>{escaped(k)} <b>{escaped(v)}</b></li>" for k, v in facts.items())
-    said = "".join(f"<li>{escaped(sentence)}</li>" for sentence in findings.sentences(study))
+    said = "".join(f"<li>{_unbroken(escaped(sentence))}</li>" for sentence in findings.sentences(study))
     notes = "".join(f'<p class="soft">Note: {escaped(note)}</p>' for note in study.notes)
     links = {
         "similarity": "Similarity",
@@ -136,8 +137,9 @@ def _heads(study: Study, media: Media) -> str:
     return _section(
         "heads",
         "Which heads look at the same things?",
-        "Pearson's correlation of two heads' attention maps over all entries of all texts; groups by average linkage, "
-        "as many as give the best silhouette. A silhouette above 0.5 means clear groups, below 0.25 hardly any; "
+        "Layers are counted from 1 (layer 0 is the embedded text), heads from 0. Pearson's correlation of two heads' "
+        "attention maps over all entries of all texts; groups by average linkage, as many as "
+        "give the best silhouette. A silhouette above 0.5 means clear groups, below 0.25 hardly any; "
         "stability compares the groups found in random halves of the texts.",
         _figures(study, media, pictures) + _figures(study, media, maps, wide=True),
     )
@@ -193,7 +195,8 @@ def _ladder(study: Study, media: Media) -> str:
         return _section("ladder", "The ladder", text, f"<p>{chip('none')} No ladder here: {reason}</p>")
     pictures = [(f"ladder-{name}", word[0].upper() + word[1:] + ".") for name, word in LADDER_WORDS.items()]
     pictures.append(("ladder-mean-cosine", "Mean cosine: the theory's rungs collapse where the model does not."))
-    pictures.append(("ladder-errors", "The top rung is the network; dashed, whether one layer is a small step."))
+    steps = " Dashed: is one layer a small step of the ODE?" if study.model["shared"] else ""
+    pictures.append(("ladder-errors", f"Tokens of the rungs with the model's norms against the real ones.{steps}"))
     body = _figures(study, media, pictures) + _table(*findings.ladder_table(study))
     return _section("ladder", "The ladder: from the theory to the model", text, body)
 
@@ -202,17 +205,12 @@ def _making(study: Study) -> str:
     from metastable.record.files import read_json
 
     versions = read_json(study.folder / "provenance.json")["versions"]
-    seconds = study.about["probe"]["seconds"]
-    total = max(sum(seconds.values()), 1e-9)
-    said = (
-        f"The pass over the texts took {total:.0f} s, {seconds['network'] / total:.0%} of it in the network itself; "
-        f"the ladder took {study.about['ladder']['seconds']:.0f} s, on {study.about['ladder']['tokens']} tokens."
-    )
     used = ", ".join(f"{name} {number}" for name, number in versions.items())
     files_ = "similarity, heads, sinks, spectra, ladder"
     return f"""<h2 id="making">How it was made</h2>
 <pre>{escaped(command(study.settings))}</pre>
-<p class="soft">{escaped(said)} {escaped(used)}. SHA-256 of the first queries: {escaped(study.model["digest"])}.</p>
+<p class="soft">{escaped(findings.timing(study))} {escaped(used)}.
+SHA-256 of the first queries: {escaped(study.model["digest"])}.</p>
 <p class="soft">The numbers are beside this page as zarr folders ({files_}):
 <code>xarray.open_zarr("similarity.zarr")</code>.</p>
 """
@@ -235,7 +233,7 @@ def _figures(study: Study, media: Media, pictures: Iterable[tuple[str, str]], wi
 
 
 def _figure(path: Path, words: str, media: Media, wide: bool) -> str:
-    width = _points(path) * (1.6 if wide else 1.45)
+    width = _points(path) * (1.6 if wide else 1.36)  # 1.36: three beside each other
     holder = ' class="scroll"' if wide else ""
     return (
         f'<figure><div{holder}><img src="{media.address(path, "image/svg+xml")}" alt="{escaped(words)}" '
@@ -256,10 +254,15 @@ def _table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) 
         return ""
     head = "".join(f'<th scope="col">{escaped(c)}</th>' for c in columns)
     body = "".join("<tr>" + "".join(f"<td>{escaped(number(v))}</td>" for v in row) + "</tr>" for row in rows)
-    return (
-        f'<div class="scroll"><table><caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+    return (  # the words stay in place where a narrow screen scrolls the table
+        f'<p class="soft">{escaped(caption)}</p><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{escaped(caption)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def _unbroken(text: str) -> str:
+    """Powers of ten that no line break can part."""
+    return re.sub(r"(\d)e-(\d)", "\\1e\N{MINUS SIGN}\\2", text)
 
 
 def _details(words: str, body: str) -> str:

@@ -178,10 +178,15 @@ def sink_map(study: Study) -> Figure:
     """Attention on the first token by layer and head."""
     mass = study.sinks["mass"].sel(kind="first").values  # (layers, heads)
     figure = heatmap(mass, xlabel="head", ylabel="layer", low=0.0, bar="attention on the first token")
-    with paper():
-        figure.axes[0].set_aspect("auto")
-        heads = range(0, mass.shape[1], -(-mass.shape[1] // 12))
-        figure.axes[0].set_xticks(list(heads), [str(h) for h in heads])
+    return _heads_from_zero(figure, mass.shape[1])
+
+
+@paper()
+def _heads_from_zero(figure: Figure, heads: int) -> Figure:
+    """A map of layers and heads, with heads counted from 0 as everywhere else."""
+    shown = range(0, heads, -(-heads // 12))
+    figure.axes[0].set_aspect("auto")
+    figure.axes[0].set_xticks(list(shown), [str(h) for h in shown])
     return figure
 
 
@@ -232,8 +237,7 @@ def temperatures(study: Study) -> Figure:
     beta = study.spectra["beta_model"].values  # (layers, heads)
     if len(beta) > 1:
         figure = heatmap(beta, xlabel="head", ylabel="layer", low=0.0, bar=r"effective $\beta$")
-        figure.axes[0].set_aspect("auto")
-        return figure
+        return _heads_from_zero(figure, beta.shape[1])
     figure, panel = one_axes(None, height=2.75)
     panel.bar(np.arange(beta.shape[1]), beta[0], color=PALETTE[0], width=0.7, label="at the model's token length")
     panel.plot(
@@ -303,7 +307,7 @@ def errors(study: Study) -> Figure:
                 panel.plot(
                     data.layer, np.maximum(line, 1e-17), color=PALETTE[k], ls=style, label=f"rung {number}: {word}"
                 )
-    panel.axhline(1e-5, color=SOFT, lw=0.7, ls=":")
+    panel.axhline(1e-5, color=SOFT, lw=0.7, ls=":", label="1e-5: what is asked of the top rung")
     panel.set(ylabel="relative error", yscale="log")
     _by_layer(panel, study)
     _legend(figure)
