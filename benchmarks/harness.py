@@ -201,12 +201,15 @@ def _time(
 
 
 def difference(answer: np.ndarray, reference: np.ndarray) -> float:
-    """The largest difference, relative to the largest number above 1; a part is compared with the same part."""
+    """The largest difference, relative to the largest number above 1; of unlike lengths the common part counts."""
     if answer.size == 0:
         return 0.0
-    part = reference[: len(answer)]
+    if answer.shape[1:] != reference.shape[1:]:
+        raise Failure(f"answers have shapes {answer.shape} and {reference.shape}")
+    common = min(len(answer), len(reference))
+    part = reference[:common]
     scale = max(1.0, float(np.abs(part).max()))
-    return float(np.abs(np.asarray(answer, np.float64) - part).max()) / scale
+    return float(np.abs(np.asarray(answer[:common], np.float64) - part).max()) / scale
 
 
 # --- processes ----------------------------------------------------------------------------------------------------

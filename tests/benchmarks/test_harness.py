@@ -77,9 +77,12 @@ def test_scaled_times_are_marked():
     assert "timed on 50% of the work, scaled" in lines
 
 
-def test_difference_compares_the_part_that_was_done():
+def test_difference_compares_the_part_that_both_did():
     whole = np.arange(6.0).reshape(3, 2)
     assert harness.difference(whole[:1] + 1e-3, whole) == pytest.approx(1e-3)
+    assert harness.difference(whole, whole[:1]) == 0.0
+    with pytest.raises(harness.Failure, match="shapes"):
+        harness.difference(whole, whole.T)
     assert harness.difference(2 * whole, whole) == 1.0
     assert not harness.difference(whole * np.nan, whole) <= 1.0  # nan never agrees
 
