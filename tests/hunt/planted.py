@@ -44,6 +44,26 @@ def ring(z=None):
     return one([1, 0.6, 0.6], [0, TURN, -TURN], G, polygon(2.5) + noise if z is None else z)
 
 
+def race():
+    """The same pursuit in a good triple: at rate 0.849 it is overtaken by the leading direction, but from a first
+    coordinate of 1e-4 only at about t = ln(2.5e4)/0.151 = 67; until then the polygon grows."""
+    c, s = np.cos(ANGLE), np.sin(ANGLE)
+    G = [[1, 0.5, 0.3], [0.2, c, s], [-0.4, -s, c]]
+    return one([1, 0.5, 0.5], [0, 0.7, -0.7], G, polygon(2.5, 1e-4), leads=0)
+
+
+def split():
+    """A good triple whose Q^T K = 1 + R does not couple the leading direction with the plane: pursuit of five tokens
+    grows at rate 0.9 for ever, since 2 * 0.9 > 1 + cos(72 degrees), from an open set of tokens."""
+    angle = 2 * np.pi / 5
+    c, s = np.cos(angle), np.sin(angle)
+    turns = angle * np.array([0, 1, 2, 3, 4, 0, 1, 2])
+    noise = 0.05 * np.random.default_rng(3).normal(size=(8, 3))
+    z = np.stack([np.ones(8), 2.5 * np.cos(turns), 2.5 * np.sin(turns)], axis=1) + noise
+    a, b = 0.9 * c, 0.9 * s
+    return one([1, a, a], [0, b, -b], [[1, 0, 0], [0, c, s], [0, -s, c]], z, leads=0)
+
+
 def shared():
     """V = diag(1, 1, 1/2): a square of leaders, Theorem 5.1."""
     z = np.random.default_rng(1).normal(size=(8, 3)) * 0.3
@@ -63,4 +83,4 @@ def plain():
 
 
 def everything():
-    return joined([ring(), shared(), cross(), cross(1e-7), plain()])
+    return joined([ring(), shared(), cross(), cross(1e-7), plain(), race(), split()])

@@ -35,6 +35,8 @@ class Claim:
     ----------
     points : (run, batch, i) -> (T, n, d)
         What must approach three points, in units of its size at the start.
+    ahead : (run, batch, i) -> (T,)
+        The log of the largest leading component of the unscaled tokens over the largest of the others.
     rate : batch -> (B,)
         The exponential rate at which it does once attention has settled.
     soft : (a, b, partner, G, E, z, grows) -> number
@@ -47,6 +49,7 @@ class Claim:
     geometry: str
     dt: float
     points: Callable[[Any, Batch, int], np.ndarray]
+    ahead: Callable[[Any, Batch, int], np.ndarray]
     rate: Callable[[Batch], np.ndarray]
     soft: Callable[..., Array]
 
@@ -61,6 +64,19 @@ def growing_points(run: Any, batch: Batch, i: int) -> np.ndarray:
     z = zeta[..., keep] @ np.linalg.inv(left)[:, keep].T  # (T, n, d)
     z = np.where(batch.grows[i], z, 0.0)
     return np.asarray(z / _size(np.where(batch.grows[i], batch.z[i], 0.0), np))
+
+
+def ahead_rescaled(run: Any, batch: Batch, i: int) -> np.ndarray:
+    """How far the leading direction leads in x = e^{tV} z, in logs, (T,)."""
+    zeta, values, _ = run.coordinates()  # (T, n, d)
+    return _ahead(np.abs(zeta).max(axis=1), values.real * run.t[:, None], values.real > values.real.max() - 1e-9)
+
+
+def _ahead(sizes: np.ndarray, logs: np.ndarray, leads: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        grown = np.log(sizes) + logs  # (T, d)
+    first, rest = (grown[:, chosen].max(axis=1, initial=-np.inf) for chosen in (leads, ~leads))
+    return np.asarray(np.where(rest == -np.inf, np.inf, first - np.maximum(rest, -1e300)))
 
 
 def slowest_growth(batch: Batch) -> np.ndarray:
@@ -94,6 +110,11 @@ def normalised_points(run: Any, batch: Batch, i: int) -> np.ndarray:
     largest = np.abs(run.x).max(axis=(1, 2), keepdims=True)
     x = run.x / largest  # so that squares stay finite
     return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True).max(axis=1, keepdims=True))
+
+
+def ahead_plain(run: Any, batch: Batch, i: int) -> np.ndarray:
+    """How far the leading direction of the summed values leads in x, in logs, (T,)."""
+    return _ahead(np.abs(run.x).max(axis=1), np.zeros(1), np.arange(run.x.shape[-1]) < batch.lead[i])
 
 
 def spectral_gap(batch: Batch) -> np.ndarray:
@@ -146,6 +167,7 @@ CLAIMS: dict[str, Claim] = {
         "rescaled",
         0.25,
         growing_points,
+        ahead_rescaled,
         slowest_growth,
         soft_codimension,
     ),
@@ -156,6 +178,7 @@ CLAIMS: dict[str, Claim] = {
         "euclidean",
         0.125,
         normalised_points,
+        ahead_plain,
         spectral_gap,
         soft_multi_head,
     ),

@@ -4,10 +4,12 @@ Two numbers of a run (see `separation`) must go to 0: the fourth cluster's separ
 distance any point moved between T/2 and T. An instance is *open* at horizon T when one of them is larger than what
 settling at T/2 would leave: r(T) > e^{-rate T/2}, or drift > e^{-rate T/8} (the drift is measured from T/2 on, so
 settling at 3T/8 would leave that). Rounding ends both at `separation.NOTHING`, and tokens that run away at `_FAR`.
+
+A third number says whether it is too early to ask: how far the leading direction is *ahead* of all others in the
+unscaled tokens. Attention settles only once it leads, and a small leading component takes long to get there.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +19,9 @@ from metastable.ensemble import simulate_many
 from metastable.hunt.claims import Claim
 from metastable.hunt.instances import Batch
 from metastable.hunt.separation import NOTHING, separations
-from metastable.trajectory import Trajectory
 from metastable.weights import Weights
 
-SHARES = np.array([0.0, 0.25, 0.5, 1.0])  # of the horizon, at which a run is looked at
+SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # of the horizon, at which a run is looked at
 _FAR = 1e100  # so that squares of coordinates stay finite
 
 
@@ -28,14 +29,16 @@ _FAR = 1e100  # so that squares of coordinates stay finite
 class Screened:
     """For each of B instances at one horizon T.
 
-    ``separation`` (B, 4) at the times T * SHARES, ``drift`` (B, 2) from T/4 and T/2 on, ``settling`` (B,) the estimated
-    settling time, ``open`` (B,) whether it has not settled, ``lost`` (B,) whether floats ended before T, ``valid`` (B,)
-    the time up to which rounding is harmless.
+    ``separation`` (B, 5) at the times T * SHARES, ``drift`` (B, 3) over the last half, the third quarter and the last
+    quarter, ``ahead`` (B, 5) the log of the leading components of the unscaled tokens over all others, ``settling``
+    (B,) the estimated settling time, ``open`` (B,) whether it has not settled, ``lost`` (B,) whether floats ended
+    before T, ``valid`` (B,) the time up to which rounding is harmless.
     """
 
     horizon: float
     separation: np.ndarray
     drift: np.ndarray
+    ahead: np.ndarray
     settling: np.ndarray
     open: np.ndarray
     lost: np.ndarray
@@ -52,39 +55,38 @@ def dynamics(claim: Claim, batch: Batch, i: int) -> Dynamics:
 def screen(claim: Claim, batch: Batch, horizon: float, size: int, finer: int = 1) -> Screened:
     """Run every instance to the horizon with steps of claim.dt / finer, ``size`` at a time (one compiled shape)."""
     found: list[np.ndarray] = []
+    ahead: list[np.ndarray] = []
     lost: list[bool] = []
     valid: list[float] = []
     for first in range(0, len(batch), size):
-        rows = np.minimum(np.arange(first, first + size), len(batch) - 1)  # the last instance fills up the batch
-        part = batch.take(rows)
+        filled = np.minimum(np.arange(first, first + size), len(batch) - 1)  # the last instance fills up the batch
+        part = batch.take(filled)
         members = [dynamics(claim, part, i) for i in range(size)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # what rounding did is part of the result
             runs = simulate_many(members, part.z, t=horizon, dt=claim.dt / finer, save=horizon * SHARES)
         for i, run in enumerate(runs[: len(batch) - first]):
-            found.append(_filled(claim.points, run, part, i))
+            rows = np.minimum(np.arange(len(SHARES)), len(run.t) - 1)  # where a run ended early, its last state again
+            w = claim.points(run, part, i)[rows]  # (5, n, d)
+            found.append(np.clip(np.nan_to_num(w, nan=_FAR), -_FAR, _FAR))
+            ahead.append(claim.ahead(run, part, i)[rows])
             lost.append(len(run.t) < len(SHARES))
             valid.append(float(run.valid_until))
-    return judged(horizon, np.array(found), claim.rate(batch), np.array(lost), np.array(valid))
+    return judged(horizon, np.array(found), np.array(ahead), claim.rate(batch), np.array(lost), np.array(valid))
 
 
-def _filled(
-    points: Callable[[Trajectory, Batch, int], np.ndarray], run: Trajectory, batch: Batch, i: int
-) -> np.ndarray:
-    """Points at all of SHARES, (4, n, d); where the run ended early, its last ones again."""
-    w = points(run, batch, i)
-    rows = np.minimum(np.arange(len(SHARES)), len(w) - 1)
-    return np.asarray(np.clip(np.nan_to_num(w[rows], nan=_FAR), -_FAR, _FAR))
-
-
-def judged(horizon: float, w: np.ndarray, rate: np.ndarray, lost: np.ndarray, valid: np.ndarray) -> Screened:
-    """Settling times of points w (B, 4, n, d)."""
-    r = np.asarray(separations(w))  # (B, 4)
-    moves = np.linalg.norm(w[:, 2:] - w[:, 1:-1], axis=-1).max(axis=-1)  # (B, 2)
+def judged(
+    horizon: float, w: np.ndarray, ahead: np.ndarray, rate: np.ndarray, lost: np.ndarray, valid: np.ndarray
+) -> Screened:
+    """Settling times of points w (B, 5, n, d)."""
+    r = np.asarray(separations(w))  # (B, 5)
+    pairs = ((2, 4), (2, 3), (3, 4))  # last half, third quarter, last quarter
+    moves = np.stack([np.linalg.norm(w[:, b] - w[:, a], axis=-1).max(axis=-1) for a, b in pairs], axis=1)  # (B, 3)
     drift = np.maximum(moves, NOTHING)
     telling = np.maximum(1, (r > 10.0 * NOTHING).sum(axis=1) - 1)  # the last time at which r was not rounding
     by_clusters = horizon * SHARES[telling] + np.log(r[np.arange(len(r)), telling]) / rate
-    by_drift = np.where(drift[:, 1] > 10.0 * NOTHING, horizon / 2.0 + np.log(drift[:, 1]) / rate, -np.inf)
-    still = (r[:, 3] > 10.0 * NOTHING) & (by_clusters > horizon / 2.0)
+    by_drift = np.where(drift[:, 0] > 10.0 * NOTHING, horizon / 2.0 + np.log(drift[:, 0]) / rate, -np.inf)
+    still = (r[:, -1] > 10.0 * NOTHING) & (by_clusters > horizon / 2.0)
     moving = by_drift > 0.375 * horizon
-    return Screened(horizon, r, drift, np.maximum(by_clusters, by_drift), still | moving | lost, lost, valid)
+    settling = np.maximum(by_clusters, by_drift)
+    return Screened(horizon, r, drift, ahead, settling, still | moving | lost, lost, valid)

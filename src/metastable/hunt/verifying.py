@@ -4,19 +4,22 @@ Criterion, fixed beforehand. Distances are relative to the size of the tokens; `
 With T0 = 2 ln(1/RESOLUTION)/rate, a token whose attention has settled by T0/2 has arrived at T0. With steps half as
 long as in the search:
 
-1. *settled*: the fourth cluster's separation and the drift over the last half are within RESOLUTION at T0 or at 4 T0
-   (attention settles when e^{2t} times a gap of scores is large: a gap smaller by e^{-2 T0} costs one more T0).
+1. *settled*: the fourth cluster's separation and the drift over the last half are within RESOLUTION at T0, 4 T0 or
+   16 T0 (attention settles when e^{2t} times a gap of scores is large: a gap smaller by e^{-2 T0} costs one more T0).
 2. *undecided*: the range of floats ended the run first.
-3. Otherwise separation or drift is above RESOLUTION at 4 T0. It has *stayed* when it is at least 0.9 of what it was one
-   doubling before, where settled attention would have left RESOLUTION^4 of it. If it has not, or not also with steps
-   halved again, it is undecided.
-4. What stayed is tried again with tokens, then weights, moved by `SHAKE`: if at least 0.9 of the copies are still open
-   at 4 T0 it is robust. Otherwise it is *non-generic*: an accident of its tokens, or of its weights.
+3. Otherwise separation or drift is above RESOLUTION at 4 T0. It has *stayed* when it is at least 0.9 of what it was at
+   three quarters of the horizon, where settled attention would have left RESOLUTION^2 of it, and the race is run: the
+   leading direction of the unscaled tokens is not behind at half the horizon and gaining at its end. (Where a small
+   leading component has to catch up with a plane in which tokens chase each other, separation grows until it has, and
+   falls only then.) What has not stayed at 4 T0 is looked at again at 16 T0, and is undecided if it has not stayed
+   there either, or not also with steps halved again.
+4. What stayed is tried again with tokens, then weights, moved by `SHAKE`: if at least 0.9 of the copies stay too, by
+   the same criterion, it is robust. Otherwise it is *non-generic*: an accident of its tokens, or of its weights.
 5. Where rounding may have changed the tokens before the end (`valid_until`), it is one more small change: all copies,
-   moved by far more than rounding, must then be open at 4 T0, else the instance is undecided. (Tokens that slide along
+   moved by far more than rounding, must then stay, else the instance is undecided. (Tokens that slide along
    the border between two leaders look at one or the other by turns, and rounding decides when; where they go is decided
-   by neither.)
-
+   by neither.) An instance that settles is called settled whatever rounding did, with a note: tokens that only rounding
+   moves off an invariant line were an accident.
 6. Where the search works in rescaled coordinates, eq. (1) is also integrated as it stands, up to t = `PLAIN` (its
    digits suffice to tell clusters apart), by code that shares nothing with the rescaled run; it must stay open there
    too.
@@ -77,51 +80,70 @@ def verify(claim: Claim, batch: Batch, rules: Rules) -> list[Checked]:
 
 def _together(claim: Claim, group: Batch, rules: Rules, needed: float) -> list[Checked]:
     longest = _LONGEST[claim.geometry]
-    short, long = min(needed, longest / 2.0), min(4.0 * needed, longest)
-    early = screen(claim, group, short, SIZE, finer=2)
-    results: list[Checked | None] = [_early(early, i) for i in range(len(group))]
-    rest = [i for i, done in enumerate(results) if done is None]
-    if rest:
-        late = screen(claim, group.take(rest), long, SIZE, finer=2)
+    first, *later = sorted({min(needed, longest / 2.0), *(min(c * needed, longest) for c in (4.0, 16.0))})
+    results: dict[int, Checked] = {}
+    candidates: dict[float, list[int]] = {}  # what stays, by the horizon at which it does
+    rest = list(range(len(group)))
+    for horizon in (first, *later):
+        seen = screen(claim, group.take(rest), horizon, SIZE, finer=2)
+        staying, going = stayed(seen), []
         for j, i in enumerate(rest):
-            results[i] = _early(late, j) or _falling(late, j, "")
-    rest = [i for i, done in enumerate(results) if done is None]
-    if rest:
-        finest = screen(claim, group.take(rest), long, SIZE, finer=4)
-        for j, i in enumerate(rest):
-            settled = _early(finest, j) or _falling(finest, j, "with steps halved again ")
-            results[i] = settled or _robust(claim, group.take([i]), rules, finest, j)
-    return [done for done in results if done is not None]
+            if (clear := _early(seen, j)) is not None:
+                results[i] = clear
+            elif horizon > first and staying[j]:
+                candidates.setdefault(horizon, []).append(i)
+            elif horizon == later[-1]:
+                results[i] = _falling(seen, j, "")
+            else:
+                going.append(i)
+        rest = going
+        if not rest:
+            break
+    for horizon, places in candidates.items():
+        finest = screen(claim, group.take(places), horizon, SIZE, finer=4)
+        staying = stayed(finest)
+        for j, i in enumerate(places):
+            refined = None if staying[j] else _falling(finest, j, "with steps halved again ")
+            results[i] = _early(finest, j) or refined or _robust(claim, group.take([i]), rules, finest, j)
+    return [results[i] for i in range(len(group))]
 
 
 def _early(seen: Screened, i: int) -> Checked | None:
     """Settled or undecided, where that is already clear."""
     if seen.lost[i]:
         return _said("undecided", f"tokens leave the range of floats before t = {seen.horizon:.4g}", seen, i)
-    if max(seen.separation[i, -1], seen.drift[i, -1]) <= RESOLUTION:
-        return _said("settled", f"all tokens have arrived by t = {seen.horizon:.4g}", seen, i)
+    if max(seen.separation[i, -1], seen.drift[i, 0]) <= RESOLUTION:
+        late = seen.valid[i] < seen.horizon
+        rounded = f" (rounding may have decided where, after t = {seen.valid[i]:.4g})" if late else ""
+        return _said("settled", f"all tokens have arrived by t = {seen.horizon:.4g}{rounded}", seen, i)
     return None
 
 
-def _falling(seen: Screened, i: int, how: str) -> Checked | None:
-    """Undecided, unless separation or drift has stayed."""
-    if stayed(seen)[i]:
-        return None
-    return _said("undecided", f"{how}still closing in at t = {seen.horizon:.4g}", seen, i)
+def _falling(seen: Screened, i: int, how: str) -> Checked:
+    """Undecided: neither arrived nor staying."""
+    doing = "the leading direction is still catching up" if racing(seen)[i] else "still closing in"
+    return _said("undecided", f"{how}{doing} at t = {seen.horizon:.4g}", seen, i)
+
+
+def racing(seen: Screened) -> np.ndarray:
+    """Whether the leading direction was behind at half the horizon and is gaining at its end, (B,)."""
+    half, late, end = seen.ahead[:, 2], seen.ahead[:, 3], seen.ahead[:, 4]
+    return np.asarray((half < 0.0) & (end > late))
 
 
 def stayed(seen: Screened) -> np.ndarray:
-    """Whether separation or drift is above RESOLUTION and at least 0.9 of what it was a doubling before, (B,)."""
+    """Whether separation or drift is above RESOLUTION, at least 0.9 of what it was a quarter before, and the race is
+    run, (B,)."""
     r, drift = seen.separation, seen.drift
-    apart = (r[:, 3] > RESOLUTION) & (r[:, 3] >= _STAYED * r[:, 2])
-    moving = (drift[:, 1] > RESOLUTION) & (drift[:, 1] >= _STAYED * drift[:, 0])
-    return np.asarray(apart | moving)
+    apart = (r[:, 4] > RESOLUTION) & (r[:, 4] >= _STAYED * r[:, 3])
+    moving = (drift[:, 2] > RESOLUTION) & (drift[:, 2] >= _STAYED * drift[:, 1])
+    return np.asarray((apart | moving) & ~racing(seen))
 
 
 def _robust(claim: Claim, one: Batch, rules: Rules, seen: Screened, i: int) -> Checked:
     copies, moved = shaken(one, rules, 2 * SIZE, SHAKE, rules.seed)
     again = screen(claim, copies, seen.horizon, SIZE)
-    still = again.open & (np.maximum(again.separation[:, -1], again.drift[:, -1]) > RESOLUTION)
+    still = stayed(again) & ~again.lost
     shares = {"other tokens": float(still[moved].mean()), "other weights": float(still[~moved].mean())}
     weak = [name for name, share in shares.items() if share < _STAYED]
     if weak:
@@ -150,10 +172,11 @@ def _plain(claim: Claim, one: Batch) -> Screened:
     zeta = np.exp(-one.a[0] * t) * (np.cos(one.b[0] * t) * x - np.sin(one.b[0] * t) * x[..., one.partner[0]])
     start = np.where(one.grows[0], one.z[0], 0.0)
     w = np.where(one.grows[0], zeta, 0.0) / np.sqrt((start**2).sum(axis=-1).mean())
-    return judged(PLAIN, w[None], claim.rate(one), np.zeros(1, dtype=bool), np.full(1, np.inf))
+    raced = np.full((1, len(SHARES)), np.inf)  # the rescaled run has seen to that
+    return judged(PLAIN, w[None], raced, claim.rate(one), np.zeros(1, dtype=bool), np.full(1, np.inf))
 
 
 def _said(outcome: str, note: str, seen: Screened, i: int, shares: dict[str, float] | None = None) -> Checked:
     numbers = {"share that stays": shares} if shares else {}
-    r, drift = float(seen.separation[i, -1]), float(seen.drift[i, -1])
+    r, drift = float(seen.separation[i, -1]), float(seen.drift[i, 0])
     return Checked(outcome, note, seen.horizon, r, drift, numbers)
