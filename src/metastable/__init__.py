@@ -23,6 +23,7 @@ _PUBLIC: dict[str, str | None] = {
     "InputError": "errors",
     "simulate": "integrate",
     "simulate_many": "ensemble",
+    "observe_many": "observing",
     "load": "trajectory",
     "check": "theory.check",
     "blocks": None,

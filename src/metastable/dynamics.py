@@ -24,6 +24,7 @@ from metastable import masks, normalise, scores
 from metastable.blocks import Block
 from metastable.compute import is_traced, jax, jnp, register
 from metastable.errors import InputError
+from metastable.normalise import Normalise
 from metastable.weights import Weights, resolve_time
 
 Array = Any
@@ -149,6 +150,8 @@ class Dynamics:
         block = max(1, min(n, _MOST_ENTRIES // max(1, lead * n)))
 
         def some(rows: Array, q_rows: Array) -> Array:
+            if self.normalise_name == "softmax" and scores.resolve(self.score).pull == "value":
+                return _output(now, self._divided_last(now, q_rows, k, v, rows))
             A = self._rows(now, q_rows, k, rows)  # (..., h, m, n)
             mixed = jnp.einsum("...hmn,...hnv->...hmv", A, v)
             if scores.resolve(self.score).pull == "difference":
@@ -159,14 +162,22 @@ class Dynamics:
             return some(jnp.arange(n), q)
         return _by_blocks(some, q, n, block)
 
-    def _rows(self, now: Weights, q: Array, k: Array, rows: Array) -> Array:
+    def _divided_last(self, now: Weights, q: Array, k: Array, v: Array, rows: Array) -> Array:
+        """Softmax attention applied to v, (..., h, m, v): one product gives numerators and totals."""
+        weights = self._rows(now, q, k, rows, normalise.exponentials)
+        ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
+        mixed = jnp.einsum("...hmn,...hnv->...hmv", weights, jnp.concatenate([v, ones], axis=-1))
+        return mixed[..., :-1] / normalise.positive(mixed[..., -1:])
+
+    def _rows(self, now: Weights, q: Array, k: Array, rows: Array, normalised: Normalise | None = None) -> Array:
         """Rows of the attention matrix for some queries, (..., h, m, n)."""
         columns = jnp.arange(k.shape[-2])
         score = scores.resolve(self.score)(q, k, _along(self.beta, q))
         bias = None if self.position is None else self.position.bias(rows, columns)
         visible = masks.resolve(self.mask)
         seen = None if visible is None else visible(rows[:, None], columns[None, :])
-        return normalise.resolve(self.normalise)(score if bias is None else score + bias, seen)
+        normalised = normalised or normalise.resolve(self.normalise)
+        return normalised(score if bias is None else score + bias, seen)
 
 
 def _queries(dyn: Dynamics, now: Weights, y: Array) -> Array:

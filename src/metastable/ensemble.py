@@ -15,12 +15,14 @@ import numpy as np
 from metastable import adaptive, pieces, rescaled, rescaled_chart, rescaled_steps, steps
 from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
-from metastable.errors import InputError
+from metastable.errors import InputError, unknown
 from metastable.integrate import ADAPTIVE, checked_tokens, prepare, provenance
 from metastable.pieces import MOST_STEPS, Plan
+from metastable.summation import chosen
 from metastable.trajectory import Trajectory
 
 Array = Any
+_SUMMATIONS = ("auto", "dense", "lanes")
 _MOST_PAIRS = 2**23  # attention entries of all members of a chunk together
 
 
@@ -35,6 +37,7 @@ def simulate_many(
     atol: float | None = None,
     seed: int = 0,
     dtype: str = "float64",
+    summation: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> list[Trajectory]:
     """Run every dynamics from its own tokens; returns one Trajectory per member.
@@ -58,11 +61,15 @@ def simulate_many(
     >>> [run.x.shape for run in runs]
     [(2, 8, 3), (2, 8, 3)]
     """
+    if summation not in _SUMMATIONS:
+        raise unknown("summation", summation, _SUMMATIONS)
     members = list(dynamics)
     tokens = np.asarray(x0, dtype=np.float64)
     if not members or tokens.ndim != 3 or len(tokens) != len(members):
         raise InputError(f"{len(members)} dynamics need tokens of shape ({len(members)}, n, d), not {tokens.shape}.")
-    plan, _ = prepare(members[0], tokens[0], t, dt, method, save, rtol, atol, seed, dtype)
+    plan, _ = prepare(members[0], tokens[0], t, dt, method, save, rtol, atol, seed, dtype, "dense")
+    how = chosen(members[0], tokens, summation, method, dtype, plan.t / plan.dt)
+    plan = replace(plan, summation="lanes" if how == "lanes" else "dense")
     shape = _structure(members[0])
     if any(_structure(m) != shape for m in members):
         raise InputError(
@@ -97,6 +104,8 @@ def _chunk(plan: Plan, members: list[Dynamics], x: np.ndarray, start: int) -> li
         chart = jax.tree_util.tree_map(lambda a: _cast(a, plan.dtype), _stack(rescaled_chart.alike(charts)))
         adaptively = plan.method in ADAPTIVE
         parts = list((_charted_adaptive if adaptively else _charted_fixed)(plan, chart, jnp.asarray(x, plan.dtype)))
+    elif plan.summation == "lanes":
+        parts = [_side_by_side(plan, members, x)]
     else:
         dyn = jax.tree_util.tree_map(lambda a: _cast(a, plan.dtype), _stack(members))
         source = _adaptive if plan.method in ADAPTIVE else _fixed
@@ -127,6 +136,16 @@ def _member(plan: Plan, dyn: Dynamics, k: int, saved: Array, apart: Array, chart
 # --- the pieces of a chunk: (saved (m, B, n, d), apart (m, B), chart) ---------------------------------------------
 
 Part = tuple[np.ndarray, np.ndarray, Any]
+
+
+def _side_by_side(plan: Plan, members: list[Dynamics], x: np.ndarray) -> Part:
+    from metastable.fast import many
+
+    counts, theta = pieces.grid(plan)
+    maps = many.maps(members, x.shape[-1], np.array([float(m.beta) for m in members]))
+    ways = many.Ways(plan.dt, plan.method, plan.dynamics.mask_name, plan.dynamics.geometry_name)
+    _, saved = many.advance(*maps, np.stack([x, x]), np.diff(counts, prepend=0), theta, ways)
+    return saved, np.zeros(saved.shape[:2]), None
 
 
 @partial(jax.jit, static_argnames=("method", "noisy"))

@@ -19,6 +19,7 @@ from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
 from metastable.errors import InputError, unknown
 from metastable.pieces import Piece, Plan
+from metastable.summation import chosen
 from metastable.trajectory import Trajectory
 
 METHODS = {
@@ -69,9 +70,10 @@ def simulate(
         Stop at the first saved time at which every token is slower than 1e-8, at which at most this many clusters
         are left, or at which the function ``(t, x) -> bool`` says so.
     dtype : {"float64", "float32"}
-    summation : {"auto", "dense", "exact", "spectral"}
-        How sums over tokens are made: compiled by JAX (dense), by the blockwise exact kernels, or in linear time by
-        expansions on the circle and S^2 to 1e-12 (spectral); auto takes the quickest.
+    summation : {"auto", "dense", "exact", "spectral", "lanes"}
+        How sums over tokens are made: compiled by JAX (dense), by the blockwise exact kernels, in linear time by
+        expansions on the circle and S^2 to 1e-12 (spectral), or for many runs of a small system side by side in vector
+        registers (lanes); auto takes the quickest.
     progress : function, optional
         Called with the time reached.
 
@@ -124,29 +126,8 @@ def prepare(
     _check_method(dynamics, method)
     _check_fit(dynamics, x, method)
     times = save_times(save, t, dt if method == "layers" else None)
-    how = chosen_summation(dynamics, x, summation)
+    how = chosen(dynamics, x, summation, method, dtype, t / dt)
     return Plan(dynamics, times, t, dt, method, rtol, atol, int(seed), dtype, how), x
-
-
-SUMMATIONS = ("auto", "dense", "exact", "spectral")
-_WORTH_A_KERNEL = 600  # tokens from which a callback to a kernel beats the compiled dense sum
-
-
-def chosen_summation(dyn: Dynamics, x: np.ndarray, summation: str) -> str:
-    """How the sums of a run are made: the word asked for, or for "auto" what is quickest."""
-    if summation not in SUMMATIONS:
-        raise unknown("summation", summation, SUMMATIONS)
-    few = x.ndim > 2 or x.shape[-2] < _WORTH_A_KERNEL
-    if summation == "dense" or (summation == "auto" and (few or dyn.geometry_name == "rescaled")):
-        return "dense"
-    from metastable.fast import unsupported
-
-    why = "the rescaled flow has a chart of its own" if dyn.geometry_name == "rescaled" else unsupported(dyn, summation)
-    if why is None:
-        return summation if jax.default_backend() == "cpu" else "dense"
-    if summation == "auto":
-        return "dense"
-    raise InputError(f"summation={summation!r} is not possible here because {why}; use 'auto' or 'dense'.")
 
 
 def run_pieces(

@@ -14,12 +14,21 @@ Normalise = Callable[[Array, Array | None], Array]
 
 
 def softmax(scores: Array, visible: Array | None) -> Array:
-    """P_ij = e^{s_ij} / sum_l e^{s_il}: eq. (2) of both papers; the row maximum is taken out first."""
+    """P_ij = e^{s_ij} / sum_l e^{s_il}: eq. (2) of both papers."""
+    weights = exponentials(scores, visible)
+    return weights / positive(weights.sum(axis=-1, keepdims=True))
+
+
+def exponentials(scores: Array, visible: Array | None) -> Array:
+    """Softmax up to a factor per row, e^{s_ij} with the row's maximum taken out: whoever sums over j divides after."""
     hidden = scores if visible is None else jnp.where(visible, scores, -jnp.inf)
     top = hidden.max(axis=-1, keepdims=True)
-    weights = jnp.exp(hidden - jnp.where(jnp.isneginf(top), 0.0, top))  # (..., h, m, n)
-    total = weights.sum(axis=-1, keepdims=True)
-    return weights / jnp.where(total > 0, total, 1.0)  # a token that sees nobody gets a row of zeros
+    return jnp.exp(hidden - jnp.where(jnp.isneginf(top), 0.0, top))  # (..., h, m, n)
+
+
+def positive(total: Array) -> Array:
+    """A row's total to divide by; a token that sees nobody gets a row of zeros."""
+    return jnp.where(total > 0, total, 1.0)
 
 
 def unnormalised(scores: Array, visible: Array | None) -> Array:

@@ -71,12 +71,14 @@ class Piece:
 
 def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] | None) -> Iterator[Piece]:
     """The pieces of a plan, from tokens x or from the state of an earlier piece."""
-    summed = replace(plan.dynamics, summation=plan.summation)
-    dyn = jax.tree_util.tree_map(plan.number, summed)
+    how = "dense" if plan.summation == "lanes" else plan.summation
+    dyn = jax.tree_util.tree_map(plan.number, replace(plan.dynamics, summation=how))
     tokens = plan.number(x)
     adaptive = plan.method in ("tsit5", "dopri8")
     if plan.charted:
         source = _charted_adaptive(plan, tokens, state) if adaptive else _charted_fixed(plan, tokens, watched, state)
+    elif plan.summation == "lanes":
+        source = _side_by_side(plan, tokens, watched, state)
     else:
         source = _adaptive(plan, dyn, tokens, state) if adaptive else _fixed(plan, dyn, tokens, watched, state)
     clock = time.perf_counter()
@@ -143,6 +145,22 @@ def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> It
         wanted = _requests(steps_at, plan.number(theta), span, int(stand.k))
         stand, saved = steps.advance(dyn, stand, *wanted, plan.number(plan.dt), key, plan.method, noisy)
         yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), _stored(stand, end))
+
+
+def _side_by_side(plan: Plan, x: np.ndarray, watched: bool, state: Any) -> Iterator[Piece]:
+    """An ensemble whose runs go side by side in vector lanes."""
+    from metastable.fast import many
+
+    dyn, steps_at, theta = plan.dynamics, *grid(plan)
+    first, k, ends = (0, 0, np.stack([x, x])) if state is None else (state["next"], state["k"], state["ends"])
+    ends = ends.reshape(2, -1, *x.shape[-2:])  # (2, B, n, d)
+    maps = many.maps([dyn], x.shape[-1], np.broadcast_to(dyn.beta, x.shape[:-2]).ravel())
+    ways = many.Ways(plan.dt, plan.method, dyn.mask_name, dyn.geometry_name)
+    for start, end, _ in _spans(len(plan.times), watched, int(first)):
+        ends, saved = many.advance(*maps, ends, np.diff(steps_at[start:end], prepend=k), theta[start:end], ways)
+        k = steps_at[end - 1]
+        kept = {"next": np.asarray(end), "k": np.asarray(k), "ends": ends.reshape(2, *x.shape)}
+        yield Piece(start, saved.reshape(-1, *x.shape), float(plan.times[end - 1]), kept)
 
 
 def _stored(stand: Any, following: int) -> dict[str, np.ndarray]:

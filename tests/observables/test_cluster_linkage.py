@@ -210,3 +210,13 @@ def test_bad_input_gets_a_sentence(x, options, says):
 def test_bad_labels_get_a_sentence(labels):
     with pytest.raises(InputError, match="Labels"):
         sizes_of(labels)
+
+
+def test_counts_on_the_circle_are_those_of_the_labels():
+    rng = np.random.default_rng(0)
+    angles = np.concatenate([rng.uniform(-4, 4, size=(200, 12)), 0.02 * rng.normal(size=(50, 12)) + np.pi])
+    x = np.stack([np.cos(angles), np.sin(angles)], axis=-1) * rng.uniform(0.5, 2.0, size=(250, 12, 1))
+    for tolerance in (0.0, 0.01, 0.3, 1.0, 4.0):
+        np.testing.assert_array_equal(cluster_count(x, tolerance), count_of(cluster_labels(x, tolerance)))
+    with pytest.raises(InputError, match="no direction"):
+        cluster_count(np.zeros((3, 2)))

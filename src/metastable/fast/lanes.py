@@ -2,7 +2,7 @@
 
 LLVM's own vectoriser stops at half the width of an AVX-512 register and reorders long polynomials so that registers
 spill. Kernels of this package therefore say what a vector is: eight float64 or sixteen float32 lanes, a value with
-``+ - *`` like any other, which every processor's back end splits into registers of the size it has (measured: 1.17
+``+ - * /`` like any other, which every processor's back end splits into registers of the size it has (measured: 1.17
 against 0.73 thousand million pairs a second and core).
 
 Arrays are two-dimensional and C-contiguous; ``load(a, i, j)`` reads the lanes ``a[i, j : j + width]``.
@@ -140,6 +140,7 @@ def _operator(symbol: Callable[[Any, Any], Any], method: str) -> None:
 _operator(operator.add, "fadd")
 _operator(operator.sub, "fsub")
 _operator(operator.mul, "fmul")
+_operator(operator.truediv, "fdiv")
 
 
 @intrinsic  # type: ignore[misc]
@@ -168,6 +169,16 @@ def magnitude(typing: Any, a: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.call(llvm(builder, "llvm.fabs", args[0].type, 1), args)
+
+    return a(a), generate
+
+
+@intrinsic  # type: ignore[misc]
+def root(typing: Any, a: Any) -> Any:
+    """The square root, lane by lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(llvm(builder, "llvm.sqrt", args[0].type, 1), args)
 
     return a(a), generate
 

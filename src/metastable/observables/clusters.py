@@ -52,7 +52,19 @@ def cluster_count(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere"
     >>> int(cluster_count([[0.0, 0.0], [0.9, 0.0], [1.8, 0.0]], tolerance=1.0, geometry="euclidean"))
     1
     """
+    x = arrays.tokens(x)
+    if geometry == "sphere" and x.shape[-1] == 2:
+        return _count_on_circle(x, arrays.not_negative("tolerance", tolerance))
     return count_of(cluster_labels(x, tolerance, geometry))
+
+
+def _count_on_circle(x: Any, tolerance: float) -> Ints:
+    """The number of gaps between neighbours on the circle, or 1: a sort instead of all pairs."""
+    if not x.any(axis=-1).all():
+        arrays.unit(x)  # says what is wrong with a token at 0
+    angle = np.sort(np.arctan2(x[..., 1], x[..., 0]), axis=-1)
+    gaps = np.diff(angle, axis=-1, append=angle[..., :1] + 2 * np.pi)
+    return np.maximum((gaps > tolerance).sum(axis=-1), 1)
 
 
 def cluster_sizes(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:

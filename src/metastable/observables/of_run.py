@@ -60,18 +60,22 @@ def default_tolerance(run: Any, geometry: str) -> float:
     return clusters.TOLERANCE * scale * float(np.sqrt(((gap / scale) ** 2).sum(axis=-1).mean()))
 
 
-def _labels(run: Any, tolerance: float | None, geometry: str | None) -> np.ndarray:
+def _measured(run: Any, tolerance: float | None, geometry: str | None) -> tuple[np.ndarray, float, str]:
+    """Tokens, tolerance and geometry by which clusters of a run are told."""
     # tokens measured in a model come without dynamics: they are compared by direction
     name = geometry or ("sphere" if run.dynamics is None else run.dynamics.geometry_name)
     if name not in MEASURES:
         raise InputError(f"Clusters need geometry='sphere' (angles) or 'euclidean' (distances), not {name!r}.")
-    x = tokens(run.x)
-    return clusters.cluster_labels(x, default_tolerance(run, name) if tolerance is None else tolerance, name)
+    return tokens(run.x), default_tolerance(run, name) if tolerance is None else tolerance, name
+
+
+def _labels(run: Any, tolerance: float | None, geometry: str | None) -> np.ndarray:
+    return clusters.cluster_labels(*_measured(run, tolerance, geometry))
 
 
 def cluster_count(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Number of clusters by single linkage."""
-    return labelled(run, clusters.count_of(_labels(run, tolerance, geometry)), "clusters")
+    return labelled(run, clusters.cluster_count(*_measured(run, tolerance, geometry)), "clusters")
 
 
 def cluster_labels(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":

@@ -1,0 +1,143 @@
+"""Runs side by side in vector lanes against the same runs by JAX."""
+
+import numpy as np
+import pytest
+
+import metastable as ms
+from metastable.errors import InputError
+from metastable.fast import many
+from metastable.integrate import prepare, run_pieces
+
+RUNS = 11  # a whole group of eight and part of another
+
+
+def weights(heads, d, seed=0):
+    rng = np.random.default_rng(seed)
+    return ms.Weights(*(rng.normal(size=(heads, d, d)) for _ in range(3)))
+
+
+def tokens(n, d, geometry):
+    if geometry == "sphere":
+        return ms.initial.sphere(n, d, seed=1, runs=RUNS)
+    return 0.3 * np.random.default_rng(1).normal(size=(RUNS, n, d))
+
+
+@pytest.mark.parametrize("geometry", ["sphere", "euclidean"])
+@pytest.mark.parametrize("mask", ["full", "causal"])
+@pytest.mark.parametrize(("n", "d", "heads", "method"), [(7, 2, 1, "rk4"), (5, 3, 2, "rk4"), (6, 5, 1, "euler")])
+def test_as_dense(geometry, mask, n, d, heads, method):
+    betas = np.linspace(0.5, 3.0, RUNS)
+    dyn = ms.Dynamics(weights(heads, d), beta=betas, mask=mask, geometry=geometry)
+    asked = {"t": 1.0, "dt": 0.05, "method": method, "save": 14}  # most saves lie inside a step
+    lanes, dense = (ms.simulate(dyn, tokens(n, d, geometry), summation=how, **asked) for how in ("lanes", "dense"))
+    assert lanes.provenance["summation"] == "lanes"
+    np.testing.assert_allclose(lanes.x, dense.x, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 3), (1, 1), (4, 1)])
+def test_smallest_systems(n, d):
+    x = np.random.default_rng(2).normal(size=(9, n, d))
+    dyn = ms.Dynamics(beta=2.0, geometry="euclidean")
+    lanes, dense = (ms.simulate(dyn, x, t=0.5, save=3, summation=how) for how in ("lanes", "dense"))
+    np.testing.assert_allclose(lanes.x, dense.x, rtol=1e-12)
+
+
+def test_two_axes_of_runs():
+    dyn = ms.Dynamics(beta=np.array([[1.0], [4.0]]))
+    x = ms.initial.sphere(5, 3, runs=6).reshape(2, 3, 5, 3)
+    lanes, dense = (ms.simulate(dyn, x, t=1.0, save=4, summation=how) for how in ("lanes", "dense"))
+    assert lanes.x.shape == (4, 2, 3, 5, 3)
+    np.testing.assert_allclose(lanes.x, dense.x, atol=1e-13)
+
+
+def test_own_weights_for_every_run():
+    members = [ms.Dynamics(weights(1, 3, seed), beta=0.2 * seed, mask="causal") for seed in range(RUNS)]
+    x = tokens(6, 3, "sphere")
+    lanes, dense = (ms.simulate_many(members, x, t=2.0, save=5, summation=how) for how in ("lanes", "dense"))
+    for a, b in zip(lanes, dense):
+        np.testing.assert_allclose(a.x, b.x, atol=1e-11)
+
+
+def test_taken_up_again_it_is_the_same_run():
+    plan, x = prepare(ms.Dynamics(beta=2.0), tokens(6, 3, "sphere"), t=3.0, dt=0.1, save=58, summation="lanes")
+    whole = list(run_pieces(plan, x))
+    rest = list(run_pieces(plan, x, state=whole[4].state))
+    assert len(whole) > 10
+    assert [p.first for p in rest] == [p.first for p in whole[5:]]
+    for a, b in zip(rest, whole[5:]):
+        assert np.array_equal(a.x, b.x)
+
+
+def test_a_run_does_not_depend_on_its_neighbours():
+    x = tokens(6, 3, "sphere")
+    dyn = ms.Dynamics(beta=3.0)
+    together = ms.simulate(dyn, x, t=2.0, save=3, summation="lanes").x
+    few = ms.simulate(dyn, x[3:5], t=2.0, save=3, summation="lanes").x
+    assert np.array_equal(together[:, 3:5], few)
+
+
+def test_scores_beyond_floats_are_not_passed_over():
+    dyn = ms.Dynamics(ms.Weights(V=40.0 * np.eye(2)), geometry="euclidean")
+    run = ms.simulate(dyn, 1e100 * np.ones((8, 3, 2)), t=50.0, dt=1.0, save=51, summation="lanes")
+    assert run.status == "diverged"
+
+
+def test_auto_takes_lanes_only_where_they_pay():
+    x = ms.initial.sphere(32, 3, runs=64)
+    small = prepare(ms.Dynamics(), x[:4], t=1.0)[0]
+    large = prepare(ms.Dynamics(), x, t=100.0)[0]
+    assert (small.summation, large.summation) == ("dense", "lanes")
+    assert prepare(ms.Dynamics(normalise="hardmax"), x, t=100.0)[0].summation == "dense"
+
+
+@pytest.mark.parametrize(
+    ("dyn", "asked"),
+    [
+        (ms.Dynamics(), {"method": "tsit5"}),
+        (ms.Dynamics(), {"dtype": "float32"}),
+        (ms.Dynamics(normalise="sinkhorn"), {}),
+        (ms.Dynamics(mask="window(2)"), {}),
+        (ms.Dynamics(noise=0.1), {"method": "euler"}),
+    ],
+)
+def test_refusals_are_one_sentence(dyn, asked):
+    with pytest.raises(InputError, match="because"):
+        ms.simulate(dyn, ms.initial.sphere(4, 3, runs=2), summation="lanes", **asked)
+    assert many.unsupported(dyn, asked.get("method", "rk4"), asked.get("dtype", "float64"))
+
+
+def test_one_run_has_no_neighbours():
+    with pytest.raises(InputError, match="one run"):
+        ms.simulate(ms.Dynamics(), ms.initial.sphere(4, 3), summation="lanes")
+
+
+def test_observables_of_many_runs():
+    betas = np.repeat([1.0, 9.0], 6)
+    x = ms.initial.sphere(8, 2, runs=12)
+    kept = ms.observe_many(ms.Dynamics(beta=betas), x, ["clusters", "order"], t=3.0, save=4)
+    assert dict(kept.sizes) == {"time": 4, "run": 12}
+    members = [ms.Dynamics(beta=float(b)) for b in betas]
+    other = ms.observe_many(members, x, ["clusters", "order"], t=3.0, save=4)
+    alone = ms.simulate(members[7], x[7], t=3.0, save=4)
+    for name in ("clusters", "order"):
+        np.testing.assert_allclose(kept[name], other[name], atol=1e-12)
+        np.testing.assert_allclose(kept[name][:, 7], alone.observe(name), atol=1e-12)
+
+
+def test_chunks_do_not_change_what_is_observed(monkeypatch):
+    from metastable import observing
+
+    x = ms.initial.sphere(8, 2, runs=20)
+    whole = ms.observe_many(ms.Dynamics(beta=np.linspace(1, 5, 20)), x, "order", t=2.0, save=3)
+    monkeypatch.setattr(observing, "_MOST_SAVED", 1)  # chunks of eight
+    done = []
+    cut = ms.observe_many(ms.Dynamics(beta=np.linspace(1, 5, 20)), x, "order", t=2.0, save=3, progress=done.append)
+    assert done == [8, 16, 20]
+    np.testing.assert_allclose(whole.order, cut.order, atol=1e-13)
+
+
+def test_observe_many_names_what_it_does_not_know():
+    with pytest.raises(InputError, match="clusters"):
+        ms.observe_many(ms.Dynamics(), ms.initial.sphere(4, 2, runs=2), "cluster")
+    with pytest.raises(InputError, match="shape"):
+        ms.observe_many(ms.Dynamics(), ms.initial.sphere(4, 2), "clusters")
