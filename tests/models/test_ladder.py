@@ -13,14 +13,16 @@ from tests.models.conftest import IDS, plain
 EXACT = {"albert": 1e-10, "bert": 1e-10, "roberta": 1e-10, "gpt2": 1e-10}
 
 
+DEPTH = 5  # of the ALBERT: deeper than it was made, and the depth at which test_command studies it (compiled once)
 QUICK = ("albert", "gpt2", "llama")  # the others take other branches of the same code, and time to compile
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in FAMILIES])
 def test_top_rung_is_the_network(models, name):
     model = models[name]
-    climb = ladder(model, IDS, rungs=(4,))
-    states, maps = plain(model, IDS)
+    layers = DEPTH if model.shared else None
+    climb = ladder(model, IDS, layers=layers, rungs=(4,))
+    states, maps = plain(model, IDS, layers)
     for l, x in enumerate(states):
         assert np.linalg.norm(climb.runs[0].x[l] - x) < EXACT.get(name, 1e-5) * np.linalg.norm(x)
     top = climb.data.sel(rung=4)
@@ -52,7 +54,7 @@ def test_lower_rungs_by_hand(models):
     """One layer of each sphere rung from its formula."""
     model = models["albert"]
     block = model.block(0)
-    climb = ladder(model, IDS, layers=1, rungs=(0, 1, 2), head=2)
+    climb = ladder(model, IDS, layers=DEPTH, rungs=(0, 1, 2), head=2)
     r2 = squared_length(model, 0)
     y = climb.real.x[0] / np.linalg.norm(climb.real.x[0], axis=1, keepdims=True)
     for run, heads, biased in zip(climb.runs, ([2], range(4), range(4)), (0.0, 0.0, 1.0)):
