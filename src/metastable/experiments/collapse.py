@@ -107,7 +107,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         ),
         judge_share(
             "The covariance obeys C' = -2 C^2, so C(t) = (C0^-1 + 2t I)^-1 and tr C -> d/(2t).",
-            "ORACLES 20",
+            "closed form for small centred tokens",
             follows,
             eligible=eligible,
             seeds=range(params.seed, params.seed + params.instances),
@@ -116,7 +116,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         ),
         judge_number(
             "The decay is algebraic: tr C falls like 1/t (logarithmic slope -1).",
-            "ORACLES 20",
+            "closed form for small centred tokens",
             slope,
             (-1.1, -0.9),
             notes=f"2t tr C / d = {(2 * params.t * trace[:, -1] / params.d).mean():.4f} on average at the end",

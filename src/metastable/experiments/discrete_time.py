@@ -181,14 +181,14 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         judge_share(
             "z = R^{-k} x follows the rescaled recursion of Remark 4 exactly, the denominator read as sum over l of "
             "e^{<Q R^k z_i, K R^k z_l>}.",
-            "second paper, Remark 4; ORACLES 21",
+            "second paper, Remark 4",
             [bool(e <= 1.0) for e in exact],
             seeds=seeds,
             notes=f"dt = {steps}, {params.layers} layers; largest error {exact.max():.2g} of what rounding may do",
         ),
         judge_share(
             "The denominator as printed (z_l on both sides) is a slip: that recursion gives other tokens.",
-            "ORACLES 21",
+            "second paper, Remark 4, eq. for z",
             [bool(e > 1.0) for e in printed],
             kind="observation",
             seeds=seeds,

@@ -1,6 +1,6 @@
 """Fig. 8 of the first paper: the first token's own path, and whether it attracts the rest.
 
-Under a causal mask the first token sees only itself, so x_1(t) = e^{tV} x_1(0)/|e^{tV} x_1(0)| for any V (ORACLES 10).
+Under a causal mask the first token sees only itself, so x_1(t) = e^{tV} x_1(0)/|e^{tV} x_1(0)| for any V.
 The paper's V comes from a pretrained model; here V is random, with standard normal entries. Such a V nearly always has
 an eigenvalue with positive real part, so odd seeds take V - 2 Re(lambda_1) I instead, whose leading real part is the
 opposite.
@@ -128,7 +128,7 @@ def _path(data: Data, seeds: list[int]) -> Verdict:
     allowed = 2.0 * data["halving"] + 1e-13 * data["growth"]
     return judge_share(
         "Under causal attention x_1(t) = e^{tV} x_1(0)/|e^{tV} x_1(0)| for any V.",
-        "ORACLES 10; first paper, sec. 2.5",
+        "first paper, sec. 2.5",
         [bool(e <= a) for e, a in zip(data["error"], allowed)],
         seeds=seeds,
         notes=f"largest distance from the exact path {data['error'].max():.1e}, median {np.median(data['error']):.1e}; "

@@ -13,7 +13,7 @@ from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.verdicts import Verdict, exact_interval, judge_number
 
 SOURCE = "second paper, section 4, after Definition 1"
-EXACT = {1: 0.5, 2: 1.0 / (2.0 * np.sqrt(2.0))}  # ORACLES 23; d = 1 is a coin
+EXACT = {1: 0.5, 2: 1.0 / (2.0 * np.sqrt(2.0))}  # half of 1/sqrt 2 (Edelman 1997); d = 1 is a coin
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _exact(d: int, data: Data) -> Verdict:
     value = "1/2" if d == 1 else "1/(2 sqrt 2)"
     return judge_number(
         f"In dimension {d} the share of good matrices is exactly {value} = {exact:.4f}.",
-        "ORACLES 23",
+        "by symmetry" if d == 1 else "Edelman (1997): real eigenvalues with probability 1/sqrt 2",
         found.astype(float),
         (exact - 3.0 * half, exact + 3.0 * half),
         interval=(share - half, share + half),

@@ -1,7 +1,7 @@
 """The Wasserstein-gradient-flow reading: with Q = K = V = I, full attention climbs an energy at a known rate.
 
 E = (1/(2 beta n^2)) sum_ij e^{beta <x_i, x_j>}; dE/dt = (1/n) sum |x_i'|^2 for un-normalised attention (USA) and
-(1/n^2) sum Z_i |x_i'|^2 for softmax attention (SA), ORACLES 4. The paper takes the same view of causal attention; that
+(1/n^2) sum Z_i |x_i'|^2 for softmax attention (SA). The paper takes the same view of causal attention; that
 is run too. USA moves up to e^beta times faster than SA, so its time unit is e^{-beta}.
 """
 
@@ -23,7 +23,7 @@ MODES: dict[str, tuple[str, str]] = {  # name: (normalise, mask)
     "USA": ("unnormalised", "full"),
     "causal SA": ("softmax", "causal"),
 }
-SOURCE = "first paper, abstract and sec. 1 (Wasserstein gradient flows); ORACLES 4"
+SOURCE = "first paper, abstract and sec. 1 (Wasserstein gradient flows)"
 _EPS = float(np.finfo(np.float64).eps)
 
 

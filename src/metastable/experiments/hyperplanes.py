@@ -104,7 +104,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
     The predicted levels of phi1* are the only ones the proof leaves: its largest value if positive, its smallest if
     negative, and 0. "Typically two" is read as: in at least 90% of instances. max phi_k*(z_i) never increases and
-    min phi_k*(z_i) never decreases (ORACLES 18); errors are not amplified, so it may gain `GROWTH`.
+    min phi_k*(z_i) never decreases; errors are not amplified, so it may gain `GROWTH`.
     """
     seeds, eligible = range(params.seed, params.seed + params.instances), data["eligible"].tolist()
     planes = data["details"][:, 0]
@@ -137,7 +137,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         ),
         judge_share(
             "Along every real eigenvalue >= 0 the largest coordinate never increases, the smallest never decreases.",
-            "second paper, Appendix D (ORACLES 18)",
+            "second paper, Appendix D",
             [bool(r <= parts.GROWTH) for r in data["rise"]],
             seeds=seeds,
             notes=f"relative rise: {parts.spread(data['rise'])}",

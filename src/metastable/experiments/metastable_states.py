@@ -128,7 +128,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     )
     fewer = judge_number(
         f"They are only metastable: between t = {params.t:g} and {params.later:g} clusters and lone tokens merge.",
-        "ORACLES 12: with V = I every token ends at x_1(0)",
+        "first paper, sec. 2.5: with V = I every token ends at x_1(0)",
         (clusters + data["alone"])[:, then] - (clusters + data["alone"])[:, end],
         (0.0, np.inf),
         kind="observation",
@@ -138,7 +138,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def _lifetimes(params: Params, data: Data, seeds: list[int]) -> Verdict:
-    """The lifetime of two clusters against the quadrature of ORACLES 3.
+    """The lifetime of two clusters against the quadrature of the angle's equation (`metastable.theory.two_clusters`).
 
     Measured and exact times run from the first angle to the same last angle, so nothing is interpolated. The formula is
     for collapsed clusters. Offsets of size SPREAD change the pull between clusters by a relative (beta SPREAD)^2 (the
@@ -151,7 +151,7 @@ def _lifetimes(params: Params, data: Data, seeds: list[int]) -> Verdict:
     longest = data["pair_time"][merged].max() if merged.any() else np.nan
     return judge_share(
         "Two clusters of m1 and m2 tokens at angle phi live exactly as long as the quadrature says.",
-        "ORACLES 3",
+        "quadrature of the angle between two collapsed clusters",
         [bool(abs(a) <= b) for a, b in zip(off, allowed)],
         seeds=seeds,
         notes=f"largest relative error {np.abs(off).max():.1e}, allowed (beta {SPREAD:g})^2 + dt^4; "

@@ -76,12 +76,8 @@ def run(params: Params, work: Work) -> Data:
     return {**data, "kuramoto_t": np.linspace(0.0, params.t, 81)}
 
 
-def _seeds(params: Params, first: int, last: int) -> range:
-    return range(params.seed + first, params.seed + last)
-
-
 def _opinions(params: Params, first: int, last: int) -> Data:
-    chosen = [opinions(params, s) for s in _seeds(params, first, last)]
+    chosen = [opinions(params, s) for s in range(params.seed + first, params.seed + last)]
     layers = params.opinion_layers
     x = simulate(chosen[0][0], np.stack([x for _, x in chosen]), layers, method="layers", save=layers + 1).x
     end = np.sort(x[-1, :, :, 0], axis=-1)  # (b, n)
@@ -95,7 +91,7 @@ def _opinions(params: Params, first: int, last: int) -> Data:
 
 
 def _shift(params: Params, first: int, last: int) -> Data:
-    chosen = [probes(params, s) for s in _seeds(params, first, last)]
+    chosen = [probes(params, s) for s in range(params.seed + first, params.seed + last)]
     x0 = np.stack([x for _, x in chosen])
     x = simulate(chosen[0][0], x0, params.shift_layers, method="layers", save=41).x[:, :, params.n :]  # (T, b, n, 2)
     data = x0[:, : params.n]
@@ -121,7 +117,7 @@ def _landscape(x: np.ndarray, data: np.ndarray, width: float) -> tuple[np.ndarra
 
 
 def _kuramoto(params: Params, first: int, last: int) -> Data:
-    chosen = [oscillators(params, s) for s in _seeds(params, first, last)]
+    chosen = [oscillators(params, s) for s in range(params.seed + first, params.seed + last)]
     dynamics, x0 = chosen[0][0], np.stack([x for _, x in chosen])
     x = simulate(dynamics, x0, params.t, params.dt, save=81).x  # (T, b, n, 2)
     angle = np.arctan2(x0[..., 1], x0[..., 0])
@@ -150,7 +146,6 @@ def _judge_opinions(data: Data, seeds: list[int]) -> list[Verdict]:
     equal to rounding, so 1e-6 separates clusters, and clusters at most 1 apart would still see each other and move."""
     rest = data["opinions_moved"] <= 1e-12
     count = data["opinions_count"]
-    notes = f"mean number of clusters {count.mean():.2f}, from {count.min()} to {count.max()}"
     return [
         judge_share(
             "Hegselmann-Krause opinions come to rest in clusters more than one confidence radius apart.",
@@ -166,7 +161,7 @@ def _judge_opinions(data: Data, seeds: list[int]) -> list[Verdict]:
             kind="observation",
             required=0.5,
             seeds=seeds,
-            notes=notes,
+            notes=f"mean number of clusters {count.mean():.2f}, from {count.min()} to {count.max()}",
         ),
     ]
 
@@ -262,12 +257,11 @@ def _contours(panel: Any, cloud: np.ndarray, width: float) -> None:
 def _table(params: Params, data: Data) -> Any:
     from metastable.plots.style import new_figure, paper
 
-    several, modes = data["opinions_count"] >= 2, data["shift_modes"] == params.blobs
-    synchronised = data["kuramoto_far"] <= 0.1
+    several, blobs = data["opinions_count"] >= 2, data["shift_modes"] == params.blobs
     rows = [
         ["Hegselmann-Krause", 'score "bounded"', "several clusters", _percent(several)],
-        ["mean-shift", 'score "distance", data fixed', f"{params.blobs} blobs found", _percent(modes)],
-        ["Kuramoto", "beta = 0, un-normalised", "synchronised", _percent(synchronised)],
+        ["mean-shift", 'score "distance", data fixed', f"{params.blobs} blobs found", _percent(blobs)],
+        ["Kuramoto", "beta = 0, un-normalised", "synchronised", _percent(data["kuramoto_far"] <= 0.1)],
     ]
     with paper():
         figure = new_figure(6.6, 1.3)

@@ -119,7 +119,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         ),
         judge_share(
             "Every limit point z is 0 or maximises its own score, <Qz, Kz> = max_j <Qz, K v_j> over the vertices v_j.",
-            "second paper, Claim 1 (ORACLES 17)",
+            "second paper, Claim 1",
             parts.outcomes({"outcome": identity}),
             eligible=eligible,
             seeds=seeds,

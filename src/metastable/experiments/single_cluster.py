@@ -23,7 +23,7 @@ NEAR = 0.1  # radians; see `_limit`: any angle below pi/2 proves convergence
 FILM = 15.0  # time units of the film and of the densely saved part
 READINGS = ("random Q, K (caption)", "Q^T K = I (text)")
 SOURCE = "first paper, sec. 4.2.1 and Fig. 3"
-LIMIT = "first paper, sec. 2.5, after Karagodin et al.; ORACLES 12"
+LIMIT = "first paper, sec. 2.5, after Karagodin et al."
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _one_cluster(params: Params, data: Data, reading: int) -> Verdict:
 
 
 def _second_token(params: Params, data: Data) -> Verdict:
-    """Token 2 with Q^T K = I against its quadrature, ORACLES 11.
+    """Token 2 with Q^T K = I against its quadrature.
 
     The time that the quadrature needs between the measured angles at 0 and at the last snapshot must be that time. RK4
     of step h errs by about h^4 = 1e-4 times the t^5-derivatives, which are of order beta <= 1 divided by 120, over
@@ -163,7 +163,7 @@ def _second_token(params: Params, data: Data) -> Verdict:
     off = [causal_second_token_time(p[0], p[index], params.beta) / when - 1.0 for p in data["second"]]
     return judge_share(
         "With Q^T K = I token 2 closes in as phi' = -sin(phi)/(1 + e^{beta(1 - cos phi)}).",
-        "ORACLES 11",
+        "quadrature of its angle to token 1",
         [bool(abs(v) <= params.dt**4) for v in off],
         seeds=_seeds(params, data),
         notes=f"largest relative error of the time to t = {when:g}: {np.abs(off).max():.1e}, allowed "

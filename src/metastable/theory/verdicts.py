@@ -255,7 +255,7 @@ def judge_number(
     It holds when the 95% interval (Student's, unless ``interval`` is given) lies within, fails when it lies outside,
     and is undecided when it straddles an end.
 
-    >>> judge_number("a slope of -1", "ORACLES", [-1.01, -0.99, -1.0, -1.0], (-1.1, -0.9)).status
+    >>> judge_number("a slope of -1", "closed form", [-1.01, -0.99, -1.0, -1.0], (-1.1, -0.9)).status
     'holds'
     """
     values = np.asarray(values, dtype=float).reshape(-1)
