@@ -58,10 +58,11 @@ def timing(study: Study) -> str:
     """Where the time went, in one sentence."""
     seconds = study.about["probe"]["seconds"]
     total = max(sum(seconds.values()), 1e-9)
-    return (
-        f"The pass over the texts took {total:.0f} s, {seconds['network'] / total:.0%} of it in the network itself; "
-        f"the ladder took {study.about['ladder']['seconds']:.0f} s, on {study.about['ladder']['tokens']} tokens."
-    )
+    said = f"The pass over the texts took {total:.0f} s, {seconds['network'] / total:.0%} of it in the network itself"
+    if study.ladder is None:
+        return f"{said}."
+    climb = study.about["ladder"]
+    return f"{said}; the ladder took {climb['seconds']:.0f} s, on {climb['tokens']} tokens."
 
 
 def _spike(study: Study, n: dict[str, Any]) -> str:
@@ -103,7 +104,7 @@ def _triples(n: dict[str, Any]) -> str:
 
 def _ladder(study: Study, n: dict[str, Any]) -> list[str]:
     if study.ladder is None:
-        return []
+        return [f"There is no ladder: {study.about['ladder']['absent']}"]
     gram = study.ladder["gram_distance"].mean("layer").values
     drop = int(np.argmax(gram[:-1] - gram[1:])) + 1  # the rung that brings the tokens nearest to the model
     name = str(study.ladder["part"].values[drop]).partition(":")[0]
@@ -198,12 +199,11 @@ def _number(value: Any) -> float | None:
 def _percent(share: float | None) -> str:
     if share is None:
         return "none"
-    if share >= 0.1:
-        return f"{100 * share:.1f}%" if 0.99 <= share < 1.0 else f"{100 * share:.0f}%"
-    return f"{100 * share:.2g}%"
+    if 0.99 <= share < 1.0:
+        return f"{np.floor(1000 * share) / 10:.1f}%"  # almost all is not all
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
 
 
 def _complex(value: complex) -> str:
-    if value.imag == 0.0:
-        return f"{value.real:.3g}"
-    return f"{value.real:.3g} ± {abs(value.imag):.3g}i"
+    text = f"{value.real:.3g}" if value.imag == 0.0 else f"{value.real:.3g} ± {abs(value.imag):.3g}i"
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -178,7 +178,8 @@ def _spectra(study: Study, media: Media) -> str:
         "What do the weights say?",
         "What moves tokens is O V, not the square block of V that published figures show; both are here. A head is a "
         "good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and simple and "
-        "its eigenvector has <Q phi, K phi> > 0; a filled orange dot marks a leading eigenvalue that qualifies.",
+        "its eigenvector has <Q phi, K phi> > 0. A filled orange dot marks a leading eigenvalue that is real, positive "
+        "and simple; the numbers below say which of these heads meet the second condition too.",
         _figures(study, media, moving, wide=True) + block + _figures(study, media, small) + tables,
     )
 
