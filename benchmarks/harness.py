@@ -40,13 +40,12 @@ class Outcome(NamedTuple):
     """What one call of an engine did, when it is more than an answer.
 
     ``share``: the part of the work that was done (the time is scaled up); ``seconds``: a time of its own, for example
-    CPU time; ``facts``: numbers for goals.
+    CPU time, or nan for an answer that is there to be compared with and not to be timed.
     """
 
     answer: np.ndarray
     share: float = 1.0
     seconds: float | None = None
-    facts: dict[str, float] = {}  # noqa: RUF012
 
 
 Run = Callable[[], "np.ndarray | Outcome"]
@@ -103,7 +102,6 @@ class Row:
     tolerance: float = float("nan")
     megabytes: float = float("nan")
     absent: str = ""
-    facts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -168,7 +166,7 @@ def _measure_case(
             row.absent = reply
             say(f"  {name}: left out: {reply}")
             continue
-        answers[name], row.share, row.seconds, row.facts = reply
+        answers[name], row.share, row.seconds = reply
         reference = answers[engine.reference or next(iter(answers))]
         row.tolerance = workload.tolerance if engine.tolerance is None else engine.tolerance
         row.error = difference(answers[name], reference)
@@ -185,7 +183,8 @@ def _measure_case(
 def _time(
     workload: Workload, rows: dict[str, Row], workers: "dict[str, _Worker]", rounds: int, say: Callable[[str], None]
 ) -> None:
-    running = {name: row for name, row in rows.items() if not row.absent and not workload.engines[name].once}
+    # an absent row has no time yet, and one that is not to be timed never will
+    running = {name: row for name, row in rows.items() if row.seconds >= 0 and not workload.engines[name].once}
     spent = dict.fromkeys(running, 0.0)
     for row in running.values():
         row.seconds = float("inf")  # the first call, which warmed things up, does not count
@@ -270,10 +269,10 @@ def serve(pipe: Connection, workload: str, engine: str) -> None:
             pipe.send(Failure(f"{engine}: {type(error).__name__}: {error}"))
 
 
-def _first(run: Run) -> tuple[np.ndarray, float, float, dict[str, float]]:
-    """Answer, share of the work, seconds of the first call, and facts."""
+def _first(run: Run) -> tuple[np.ndarray, float, float]:
+    """Answer, share of the work, and seconds of the first call."""
     seconds, outcome = _timed(run)
-    return np.asarray(outcome.answer), outcome.share, seconds, outcome.facts
+    return np.asarray(outcome.answer), outcome.share, seconds
 
 
 def _best(run: Run, enough: float) -> float:

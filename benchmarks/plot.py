@@ -10,13 +10,13 @@ COLOURS = ("#0072B2", "#D55E00", "#56B4E9", "#E69F00", "#666666", "#CC79A7", "#9
 MARKERS = "os^vDPX*"
 
 
-def curves(table: Table) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each engine n, seconds, and whether they were measured whole."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
+def curves(table: Table) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """For each engine n and seconds, where they were timed."""
+    found: dict[str, list[tuple[float, float]]] = {}
     for key, rows in table.rows.items():
         for row in rows:
-            if not row.absent:
-                found.setdefault(row.engine, []).append((table.cases[key]["n"], row.seconds, float(row.share > 0.999)))
+            if not np.isnan(row.seconds):
+                found.setdefault(row.engine, []).append((table.cases[key]["n"], row.seconds))
     return {name: tuple(np.array(points).T) for name, points in found.items()}  # type: ignore[misc]
 
 
@@ -31,14 +31,12 @@ def draw(table: Table, path: Path) -> None:
 
     figure = Figure(figsize=(7.5, 5.2), layout="constrained")
     ax = figure.subplots()
-    for (name, (n, seconds, whole)), colour, marker in zip(curves(table).items(), COLOURS, MARKERS):
+    for (name, (n, seconds)), colour, marker in zip(curves(table).items(), COLOURS, MARKERS):
         label = f"{name}: slope {slope(n, seconds):.2f}"
-        ax.loglog(n, seconds, color=colour, lw=1.5, label=label)
-        fill = [colour if w else "white" for w in whole]
-        ax.scatter(n, seconds, c=fill, edgecolors=colour, marker=marker, s=28, zorder=3)
+        ax.loglog(n, seconds, color=colour, marker=marker, ms=5, lw=1.5, label=label)
     ax.set_xlabel("tokens n")
     ax.set_ylabel("seconds for one velocity")
-    ax.set_title("One velocity on $S^2$, $\\beta = 9$, float64 (hollow: scaled up from some rows)", fontsize=10)
+    ax.set_title("One velocity on $S^2$, $\\beta = 9$, float64", fontsize=10)
     ax.grid(True, which="major", color="#dddddd", lw=0.6)
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(fontsize=8, frameon=False)

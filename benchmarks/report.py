@@ -8,6 +8,8 @@ from benchmarks.harness import OURS, Goal, Row, Table
 
 def seconds(value: float) -> str:
     """A time with three digits and a unit."""
+    if value != value:
+        return "-"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= size or unit == "us":
             return f"{value / size:,.3g} {unit}" if value < 1000 * size else f"{value / size:,.0f} {unit}"
@@ -20,8 +22,7 @@ def _line(row: Row, ours: float) -> list[str]:
     note = row.note
     if row.share < 0.999:
         note = f"{note}; timed on {100 * row.share:.3g}% of the work, scaled".lstrip("; ")
-    ratio = row.seconds / ours
-    against = "1" if row.engine == OURS else f"{ratio:,.3g}" if ratio < 1000 else f"{ratio:,.0f}"
+    against = "1" if row.engine == OURS else _number(row.seconds / ours, "")
     agreed = f"{row.error:.0e} (of {row.tolerance:.0e})" if row.error == row.error else "-"
     return [row.engine, seconds(row.seconds), against, agreed, f"{row.megabytes:,.0f} MB", note]
 
@@ -48,8 +49,8 @@ def grid(table: Table) -> list[str]:
     """One line per engine: its time in every case, and the exponent of n."""
     sizes = [f"n = {case['n']:,}" for case in table.cases.values()]
     rows = []
-    for name, (n, times, whole) in plot.curves(table).items():
-        cells = {f"n = {int(k):,}": seconds(t) + ("" if w else " (scaled)") for k, t, w in zip(n, times, whole)}
+    for name, (n, times) in plot.curves(table).items():
+        cells = {f"n = {int(k):,}": seconds(t) for k, t in zip(n, times)}
         rows.append([name, *(cells.get(size, "-") for size in sizes), f"{plot.slope(n, times):.2f}"])
     return markdown(["engine", *sizes, "slope"], rows)
 
@@ -78,6 +79,8 @@ def _judged(table: Table, goal: Goal, quick: bool) -> list[str]:
 
 
 def _number(value: float, unit: str) -> str:
+    if value != value:
+        return "-"
     if abs(value) >= 1000:
         return f"{value:,.0f}{unit}"
     return f"{value:.3g}{unit}"

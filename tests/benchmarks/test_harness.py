@@ -95,7 +95,7 @@ def test_disagreement_stops_a_workload(monkeypatch):
             self.engine = engine
 
         def ask(self, *request):
-            return (replies[self.engine], 1.0, 0.1, {})
+            return replies[self.engine], 1.0, 0.1
 
         def stop(self):
             pass
