@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable import adaptive, pieces, rescaled, rescaled_chart, rescaled_steps, steps
+from metastable import adaptive, pieces, rescaled, rescaled_chart, rescaled_pieces, rescaled_steps, steps
 from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
 from metastable.errors import InputError, unknown
@@ -206,7 +206,7 @@ def _charted_fixed(plan: Plan, chart: Any, z: Array) -> Iterator[Part]:
     counts, theta = pieces.grid(plan)
     y, refs = _start(chart, z)
     stand = rescaled_steps.Stepped(y, y, y, refs, jnp.asarray(0), jnp.zeros(len(z), y.dtype))
-    every = pieces.refer_every(float(jnp.max(chart.top)), plan.dt)
+    every = rescaled_pieces.refer_every(float(jnp.max(chart.top)), plan.dt)
     asked = (np.diff(counts, prepend=0), plan.number(theta))
     _, (y, refs, apart) = _charted_advance_fixed(
         plan.dynamics, chart, stand, asked, plan.number(plan.dt), every, plan.method

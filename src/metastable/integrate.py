@@ -166,16 +166,10 @@ def collect(plan: Plan, parts: list[Piece]) -> Trajectory:
     if len(times) and valid < times[-1]:
         message += f" Rounding may have changed the tokens after t = {valid:g}: do not trust later ones."
         warnings.warn(message, RuntimeWarning, stacklevel=3)
-    return Trajectory(
-        times,
-        x,
-        plan.dynamics,
-        parts[-1].status,
-        message,
-        valid,
-        provenance(plan, sum(p.seconds for p in parts)),
-        chart,
-    )
+    made = provenance(plan, sum(p.seconds for p in parts))
+    if parts[-1].sums is not None:
+        made["sums"] = parts[-1].sums
+    return Trajectory(times, x, plan.dynamics, parts[-1].status, message, valid, made, chart)
 
 
 def provenance(plan: Plan, seconds: float) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,6 +57,7 @@ class Piece:
     status: str = "done"
     message: str = ""
     seconds: float = 0.0
+    sums: dict[str, Any] | None = None  # how sums were made so far and how well, where kernels made them
 
     def cut(self, count: int, status: str, message: str) -> "Piece":
         """The same piece ended after its first ``count`` saves."""
@@ -76,15 +78,28 @@ def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] |
     tokens = plan.number(x)
     adaptive = plan.method in ("tsit5", "dopri8")
     if plan.charted:
-        source = _charted_adaptive(plan, tokens, state) if adaptive else _charted_fixed(plan, tokens, watched, state)
+        from metastable import rescaled_pieces as charted
+
+        source = charted.adaptive(plan, tokens, state) if adaptive else charted.fixed(plan, tokens, watched, state)
     elif plan.summation == "lanes":
         source = _side_by_side(plan, tokens, watched, state)
     else:
         source = _adaptive(plan, dyn, tokens, state) if adaptive else _fixed(plan, dyn, tokens, watched, state)
     clock = time.perf_counter()
-    for piece in source:
-        yield replace(piece, apart=piece.parted, seconds=time.perf_counter() - clock)
-        clock = time.perf_counter()
+    with _noted(plan) as notes:
+        for piece in source:
+            sums = None if notes is None else notes.summary()
+            yield replace(piece, apart=piece.parted, seconds=time.perf_counter() - clock, sums=sums)
+            clock = time.perf_counter()
+
+
+def _noted(plan: Plan) -> AbstractContextManager[Any]:
+    """A journal of the sums made by kernels; nothing where JAX makes them."""
+    if plan.summation in ("dense", "lanes"):
+        return nullcontext()
+    from metastable.fast import journal
+
+    return journal()
 
 
 def finite(x: np.ndarray) -> np.ndarray:
@@ -113,14 +128,14 @@ def grid(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     return whole, np.where(rest > 1.0 - 1e-9, 1.0, rest)
 
 
-def _spans(count: int, watched: bool, first: int) -> Iterator[tuple[int, int, int]]:
+def spans(count: int, watched: bool, first: int) -> Iterator[tuple[int, int, int]]:
     """(start, end, size) of the runs of saves that make a piece; the last may be shorter than ``size``."""
     size = -(-count // _WATCHED) if watched else count
     for start in range(first, count, size):
         yield start, min(start + size, count), size
 
 
-def _requests(steps_at: np.ndarray, theta: np.ndarray, span: tuple[int, int, int], k: int) -> tuple[Array, Array]:
+def requests(steps_at: np.ndarray, theta: np.ndarray, span: tuple[int, int, int], k: int) -> tuple[Array, Array]:
     """Steps before each save of a span and fractions, padded with saves that cost nothing."""
     start, end, size = span
     counts = np.zeros(size, np.int64)
@@ -140,11 +155,11 @@ def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> It
         first = int(state["next"])
     noisy = bool(np.any(np.asarray(plan.dynamics.noise) != 0))
     key = jax.random.key(plan.seed)
-    for span in _spans(len(plan.times), watched, first):
+    for span in spans(len(plan.times), watched, first):
         start, end, _ = span
-        wanted = _requests(steps_at, plan.number(theta), span, int(stand.k))
+        wanted = requests(steps_at, plan.number(theta), span, int(stand.k))
         stand, saved = steps.advance(dyn, stand, *wanted, plan.number(plan.dt), key, plan.method, noisy)
-        yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), _stored(stand, end))
+        yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), stored(stand, end))
 
 
 def _side_by_side(plan: Plan, x: np.ndarray, watched: bool, state: Any) -> Iterator[Piece]:
@@ -156,59 +171,15 @@ def _side_by_side(plan: Plan, x: np.ndarray, watched: bool, state: Any) -> Itera
     ends = ends.reshape(2, -1, *x.shape[-2:])  # (2, B, n, d)
     maps = many.maps([dyn], x.shape[-1], np.broadcast_to(dyn.beta, x.shape[:-2]).ravel())
     ways = many.Ways(plan.dt, plan.method, dyn.mask_name, dyn.geometry_name)
-    for start, end, _ in _spans(len(plan.times), watched, int(first)):
+    for start, end, _ in spans(len(plan.times), watched, int(first)):
         ends, saved = many.advance(*maps, ends, np.diff(steps_at[start:end], prepend=k), theta[start:end], ways)
         k = steps_at[end - 1]
         kept = {"next": np.asarray(end), "k": np.asarray(k), "ends": ends.reshape(2, *x.shape)}
         yield Piece(start, saved.reshape(-1, *x.shape), float(plan.times[end - 1]), kept)
 
 
-def _stored(stand: Any, following: int) -> dict[str, np.ndarray]:
+def stored(stand: Any, following: int) -> dict[str, np.ndarray]:
     return {"next": np.asarray(following), **{name: np.asarray(v) for name, v in stand._asdict().items()}}
-
-
-def _charted_fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[Piece]:
-    from metastable import rescaled, rescaled_steps
-
-    dyn, chart = _chart(plan, z, plan.dt if plan.method == "layers" else None)
-    steps_at, theta = grid(plan)
-    y, refs = _two_copies(chart, z)
-    stand, first = rescaled_steps.Stepped(y, y, y, refs, np.asarray(0), plan.number(0.0)), 0
-    if state is not None:
-        stand = rescaled_steps.Stepped(*(jnp.asarray(state[name]) for name in rescaled_steps.Stepped._fields))
-        first = int(state["next"])
-    every = refer_every(float(chart.top), plan.dt)
-    for span in _spans(len(plan.times), watched, first):
-        start, end, _ = span
-        wanted = _requests(steps_at, plan.number(theta), span, int(stand.k))
-        stand, (y, refs, apart) = rescaled_steps.advance_fixed(
-            dyn, chart, stand, *wanted, plan.number(plan.dt), every, plan.method
-        )
-        m = end - start
-        charted = (np.asarray(y)[:m], np.asarray(refs)[:m])
-        z_saved = rescaled.tokens_at(chart, plan.number(plan.times[start:end]), *charted)
-        reached = float(plan.times[end - 1])
-        yield Piece(start, np.asarray(z_saved), reached, _stored(stand, end), charted, np.asarray(apart)[:m])
-
-
-def refer_every(top: float, dt: float) -> int:
-    """Steps between two choices of references: a quarter of the time in which the fastest direction grows e-fold."""
-    return max(1, int(0.25 / max(top * dt, 1e-3)))
-
-
-def _chart(plan: Plan, z: Array, layer: float | None) -> tuple[Dynamics, Any]:
-    from metastable import rescaled_chart
-
-    chart = rescaled_chart.chart_of(plan.dynamics, z.shape[-1], z.shape[-2], layer)
-    cast = jax.tree_util.tree_map(lambda a: a if np.asarray(a).dtype.kind == "i" else plan.number(a), chart)
-    return plan.dynamics, cast
-
-
-def _two_copies(chart: Any, z: Array) -> tuple[Array, Array]:
-    from metastable import rescaled
-
-    y, refs = rescaled.start(chart, z)
-    return np.stack([y, y]), np.stack([refs, refs])
 
 
 # --- adaptive steps ---------------------------------------------------------------------------------------------
@@ -247,11 +218,11 @@ def _adaptive(plan: Plan, dyn: Dynamics, x: Array, state: Any) -> Iterator[Piece
         x, reached, saved, _ = adaptive.advance(dyn, x, *numbers, plan.method, MOST_STEPS)
         kept = {"x": np.asarray(x), "next": np.asarray(end), "edge": np.asarray(edge + 1)}
         piece = Piece(first, np.asarray(saved)[: end - first], float(reached), kept)
-        yield piece if float(reached) >= plan.number(t1) else _stalled(plan, piece)
+        yield piece if float(reached) >= plan.number(t1) else stalled(plan, piece)
         first = end
 
 
-def _stalled(plan: Plan, piece: Piece) -> Piece:
+def stalled(plan: Plan, piece: Piece) -> Piece:
     """What an adaptive run has when it cannot go on: the saves before the time it reached."""
     times = plan.times[piece.first : piece.first + len(piece.x)]
     text = (
@@ -259,40 +230,3 @@ def _stalled(plan: Plan, piece: Piece) -> Piece:
         f"(step below the smallest, or {MOST_STEPS} steps); what was reached is kept. Raise rtol or lower t."
     )
     return piece.cut(int((finite(piece.x) & (times <= piece.reached)).sum()), "stalled", text)
-
-
-def _charted_adaptive(plan: Plan, z: Array, state: Any) -> Iterator[Piece]:
-    from metastable import rescaled, rescaled_steps
-
-    dyn, chart = _chart(plan, z, None)
-    y, refs = _two_copies(chart, z)
-    shortest = min(plan.t, 0.5 / max(float(chart.top), 1e-300))
-    at: dict[str, Any] = {"t": 0.0, "next": 0, "length": shortest, "count": 0, "worst": 0.0}
-    if state is not None:
-        y, refs = jnp.asarray(state["y"]), jnp.asarray(state["refs"])
-        at = {name: state[name].item() for name in at}
-    elif plan.times[0] == 0.0:
-        at["next"] = 1
-        yield Piece(
-            0, np.asarray(z)[None], 0.0, _kept(y, refs, at), (np.asarray(y[:1]), np.asarray(refs[:1])), np.zeros(1)
-        )
-    while at["next"] < len(plan.times):
-        t0, first = at["t"], at["next"]
-        t1 = plan.t if t0 + 1.5 * at["length"] >= plan.t else t0 + at["length"]
-        end, times = asked(plan, t0, t1, first)
-        numbers = (plan.number(v) for v in (t0, t1, times, plan.rtol, plan.atol, at["count"], at["worst"]))
-        y, refs, reached, worst, (saved, apart), closest = rescaled_steps.advance_adaptive(
-            dyn, chart, y, refs, *numbers, plan.method, MOST_STEPS
-        )
-        length = 2.0 * at["length"] if float(closest) < -700.0 else shortest
-        at = {"t": t1, "next": end, "length": length, "count": at["count"] + 1, "worst": float(worst)}
-        m = end - first
-        refs0 = jnp.broadcast_to(refs[0], (len(times), *refs[0].shape))
-        z_saved = np.asarray(rescaled.tokens_at(chart, plan.number(times), saved, refs0)[:m])
-        charted = (np.asarray(saved)[:m], np.asarray(refs0)[:m])
-        piece = Piece(first, z_saved, float(reached), _kept(y, refs, at), charted, np.asarray(apart)[:m])
-        yield piece if float(reached) >= plan.number(t1) else _stalled(plan, piece)
-
-
-def _kept(y: Array, refs: Array, at: dict[str, Any]) -> dict[str, np.ndarray]:
-    return {name: np.asarray(value) for name, value in {"y": y, "refs": refs, **at}.items()}

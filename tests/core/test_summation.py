@@ -27,3 +27,11 @@ def test_small_or_unsupported_runs_stay_dense_and_wishes_are_refused():
         ms.simulate(ms.Dynamics(score="distance"), x0, summation="exact")
     with pytest.raises(ms.InputError, match="chart"):
         ms.simulate(ms.Dynamics(geometry="rescaled"), x0, summation="exact")
+
+
+def test_a_run_says_how_its_sums_were_made_and_how_well():
+    x = ms.initial.sphere(700, 3, seed=0)
+    run = ms.simulate(ms.Dynamics(beta=2.0), x, t=0.2, save=2, summation="spectral")
+    assert run.provenance["sums"]["calls"] == {"spectral": 8}
+    assert 0 < run.provenance["sums"]["error"] < 1e-11
+    assert "sums" not in ms.simulate(ms.Dynamics(), x[:5], t=0.2, save=2).provenance

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,10 @@ class Journal:
     calls: Counter[str] = field(default_factory=Counter)
     reasons: set[str] = field(default_factory=set)
     error: float = 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The same as plain data, for a run's provenance; reasons hold numbers, so only a few are kept."""
+        return {"calls": dict(self.calls), "error": self.error, "reasons": sorted(self.reasons)[:5]}
 
 
 _open: list[Journal] = []
