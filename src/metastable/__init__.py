@@ -27,6 +27,7 @@ _PUBLIC: dict[str, str | None] = {
     "load": "trajectory",
     "check": "theory.check",
     "blocks": None,
+    "fast": None,
     "geometry": None,
     "initial": None,
     "masks": None,

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metastable import __version__
 from metastable.errors import InputError
 from metastable.fast import weighted
+from metastable.trajectory import Trajectory
 
 _EVERY = 3  # steps between two looks for mergers
 _GONE = 1e-14  # companions nearer than this have done their work
@@ -25,18 +27,27 @@ _GONE = 1e-14  # companions nearer than this have done their work
 class Coalesced(NamedTuple):
     """A coalesced run.
 
-    ``t`` (T,), ``x`` (T, n, d) all tokens, ``labels`` (T, n) which weighted token stands for each, ``counts`` (T,)
-    how many there were, ``tolerance`` the distance at which tokens merged, ``centres`` (m, d) and ``weights`` (m,) the
-    weighted tokens at the end.
+    ``run`` the Trajectory of all tokens, to observe, draw and save like any other, ``labels`` (T, n) which weighted
+    token stands for each, ``counts`` (T,) how many there were, ``tolerance`` the distance at which tokens merged,
+    ``centres`` (m, d) and ``weights`` (m,) the weighted tokens at the end.
     """
 
-    t: np.ndarray
-    x: np.ndarray
+    run: Trajectory
     labels: np.ndarray
     counts: np.ndarray
     tolerance: float
     centres: np.ndarray
     weights: np.ndarray
+
+    @property
+    def t(self) -> np.ndarray:
+        """The saved times (T,)."""
+        return self.run.t
+
+    @property
+    def x(self) -> np.ndarray:
+        """All tokens at these times (T, n, d)."""
+        return self.run.x
 
 
 class _State(NamedTuple):
@@ -118,7 +129,10 @@ def coalesce(
         kept.append(everyone(_between(field, state, dt, time / dt - k)))
         labels.append(state.label)
     counts = np.array([label.max() + 1 for label in labels])
-    return Coalesced(times, np.stack(kept), np.stack(labels), counts, delta, state.X, state.w)
+    made = {"method": "rk4", "dt": dt, "t": t, "summation": summation, "merged within": delta, "metastable": __version__}
+    message = f"Reached t = {times[-1]:g} with {counts[-1]} of {n} tokens left."
+    run = Trajectory(times, np.stack(kept), dynamics, "done", message, provenance=made)
+    return Coalesced(run, np.stack(labels), counts, delta, state.X, state.w)
 
 
 def everyone(state: _State) -> np.ndarray:
