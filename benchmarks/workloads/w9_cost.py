@@ -22,6 +22,7 @@ def _in_rows(build, case: Case) -> Run:  # type: ignore[no-untyped-def]
 
 
 UP_TO_1E5 = tuple(str(n) for n in SIZES if n <= 100_000)
+UP_TO_1E4 = tuple(str(n) for n in SIZES if n <= 10_000)
 UP_TO_3E4 = tuple(str(n) for n in SIZES if n <= 30_000)
 
 WORKLOAD = Workload(
@@ -38,7 +39,7 @@ WORKLOAD = Workload(
         ),
         "numpy, blocked": Engine(partial(_in_rows, w5.numpy_blocked), only=UP_TO_3E4),
         "torch SDPA": Engine(partial(_in_rows, w5.torch_sdpa), only=UP_TO_3E4),
-        "KeOps": Engine(partial(_in_rows, w5.keops), only=UP_TO_3E4),
+        "KeOps": Engine(partial(_in_rows, w5.keops), only=UP_TO_1E4),
         "hand-vectorised": Engine(partial(_in_rows, w5.hand), only=UP_TO_1E5),
     },
 )
