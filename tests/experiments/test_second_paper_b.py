@@ -76,6 +76,15 @@ def test_boundary_distance():
     assert beyond.boundary_distance(line).max() < 1e-12
 
 
+def test_trivial_limits_are_told_from_others():
+    """Ends at one point, on a flat and at the corners of a cube, in each theorem's own coordinates."""
+    params = beyond.Params(instances=3, n=8)
+    cube = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+    ends = np.stack([np.ones((8, 3)), cube * [1.0, 0.0, 0.0], cube])
+    for case, expected in ((0, [True, True, False]), (1, [True, False, False]), (2, [True, True, False])):
+        assert beyond._trivial(params, {f"end-{case}": ends}, case).tolist() == expected, case
+
+
 def test_broken_assumptions_are_broken():
     params = beyond.Params(n=5)
     for case, (claim, _) in enumerate(beyond.CLAIMS):
@@ -87,7 +96,7 @@ def test_broken_assumptions_are_broken():
 @pytest.mark.parametrize(
     ("module", "options", "count"),
     [
-        (beyond, {"n": 8, "instances": 4, "chunk": 4}, 12),
+        (beyond, {"n": 8, "instances": 4, "chunk": 4}, 24),
         (discrete_time, {"n": 8, "instances": 2, "chunk": 2, "steps": (1.0,), "shown": 1.0, "layers": 3}, 5),
         (multi_head, {"n": 8, "instances": 3, "chunk": 3, "heads": (1, 2)}, 5),
     ],

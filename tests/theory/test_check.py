@@ -90,6 +90,7 @@ def test_uniform_attention_obeys_the_conjecture():
     assert report.beta == 0.0
 
 
+@pytest.mark.slow
 def test_conjecture_fails_where_leaders_need_not_line_up():
     """Leaders that each look at themselves stay apart when V turns: codimension 2 asks for three points."""
     angle = 2.0 * np.pi * np.arange(12) / 12
@@ -183,14 +184,15 @@ def test_bad_input_is_one_sentence():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
-def test_random_weights_of_every_kind(seed):
-    """Default tokens, random V: every theorem that applies is seen to hold."""
+@pytest.mark.parametrize("kind", ["any", "symmetric", "positive", "identity"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_random_weights_of_every_kind(seed, kind):
+    """Twelve tokens, random V: every theorem that applies is seen to hold."""
     rng = np.random.default_rng(seed)
     M = rng.standard_normal((3, 3))
     K = rng.standard_normal((3, 3))
-    for V in (M, M + M.T, np.abs(M), np.eye(3)):
-        report = check(Weights(Q=K, K=K, V=V), seed=seed)
-        for claim in report.claims:
-            if claim.kind == "theorem" and claim.applies:
-                assert claim.verdict.status == "holds", f"{claim.name} {V.tolist()} {claim.verdict}"
+    V = {"any": M, "symmetric": M + M.T, "positive": np.abs(M), "identity": np.eye(3)}[kind]
+    report = check(Weights(Q=K, K=K, V=V), rng.uniform(-3.0, 3.0, (12, 3)))
+    for claim in report.claims:
+        if claim.kind == "theorem" and claim.applies:
+            assert claim.verdict.status == "holds", f"{claim.name} {V.tolist()} {claim.verdict}"

@@ -89,7 +89,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     Rate: for a settled row x_i' = V x_lead, so the score gap g |x_i| has a constant g = |x_lead - x_second| and |x_i|
     follows e^{Vt} up to a relative e^{-Vt} of where it began; -log(1 - P_i,lead) is that gap up to log n. The slope of
     log(-log(1 - P)) in t is therefore V = 1 up to 2 e^{-4}/2 for windows from t = 4 on of length 2 or more, and up to
-    log(n)/100 from values above 100 (values above 9,000 are cut off): 0.02 + 0.04 < 0.1.
+    log(n)/100 from values above 100 (up to 9,000): 0.02 + 0.04 < 0.1.
     """
     base = f"line{params.n}_"
     one = np.ones((1, 1))

@@ -11,7 +11,7 @@ from metastable.experiments.base import Data
 SHARES = np.concatenate([np.linspace(0.0, 0.6, 28), np.linspace(2 / 3, 1.0, 5)])  # of the horizon
 EARLIER = 28  # two thirds of it
 BOOLEAN = 1e-3
-DEEPEST = 9e3  # scores are cut off at 1e4 below the best
+DEEPEST = 9e3  # of the window in which the rate is measured
 Case = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # Q, K, V, tokens
 
 
