@@ -32,7 +32,8 @@ def draw(table: Table, path: Path) -> None:
     figure = Figure(figsize=(7.5, 5.2), layout="constrained")
     ax = figure.subplots()
     for (name, (n, seconds)), colour, marker in zip(curves(table).items(), COLOURS, MARKERS):
-        label = f"{name}: slope {slope(n, seconds):.2f}"
+        note = table.workload.engines[name].note
+        label = f"{name}{note and f' ({note})'}: slope {slope(n, seconds):.2f}"
         ax.loglog(n, seconds, color=colour, marker=marker, ms=5, lw=1.5, label=label)
     ax.set_xlabel("tokens n")
     ax.set_ylabel("seconds for one velocity")
