@@ -92,7 +92,7 @@ def _nearest_to_first(x: np.ndarray) -> np.ndarray:
 
 
 def _off_path(x: np.ndarray, values: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Greatest distance (b,) of the first token from e^{tV} x_1(0), made a unit vector (ORACLES 10)."""
+    """Greatest distance (b,) of the first token from e^{tV} x_1(0), made a unit vector: its exact path."""
     from scipy.linalg import expm
 
     V = from_eigenvalues([complex(v) for v in values])
@@ -151,7 +151,7 @@ def _apart(params: Params, data: Data, reading: int) -> Verdict:
 
 
 def _first_path(params: Params, data: Data) -> Verdict:
-    """ORACLES 10: the first token moves as e^{tV} x_1(0), made a unit vector.
+    """An exact solution: the first token moves as e^{tV} x_1(0), made a unit vector.
 
     RK4 of step h errs by about h^4/120 times the fifth derivative of the path, of order |V|^5 with |V| the largest
     eigenvalue, over t |V| relaxation times. Allowed: ten times h^4 max(|V|, |V|^5), and never less than rounding.
@@ -161,7 +161,7 @@ def _first_path(params: Params, data: Data) -> Verdict:
     worst = data["path"].max(axis=1)
     return judge_share(
         "The first token moves as e^{tV} x_1(0), made a unit vector.",
-        "ORACLES 10",
+        "first paper, eq. (3): under a causal mask the first token sees itself alone",
         [bool(w <= allowed) for w in worst],
         seeds=[params.seed + k for k in range(len(worst))],
         notes=f"greatest distance {worst.max():.1e}, allowed {allowed:.1e}",

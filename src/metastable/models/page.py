@@ -19,7 +19,6 @@ _POLICY = "default-src 'none'; img-src data: 'self'; style-src 'unsafe-inline'"
 _STYLE = """
 .facts { display: flex; flex-wrap: wrap; gap: .4rem 1.5rem; list-style: none; padding: 0; margin: .75rem 0; }
 .facts b { font-weight: 650; }
-.figures figcaption { width: 0; min-width: 100%; }
 .scroll { overflow-x: auto; }
 .scroll img { max-width: none; }
 .scroll table { width: auto; }

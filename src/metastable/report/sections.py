@@ -34,7 +34,7 @@ class Media:
 def section(record: Record, media: Media) -> str:
     """One experiment: what it is, its verdicts, pictures and films, its settings and the command."""
     about, here = record.about, anchor(record.name)
-    drawn = about["figures"]
+    drawn = "" if about["figures"] in about["source"] else about["figures"]
     drawn = f" · {'Figs ' if drawn[:1].isdigit() else ''}{escaped(drawn)}" if drawn else ""
     paragraphs = "".join(f"<p>{escaped(p)}</p>" for p in about["text"].split("\n\n") if p.strip())
     pictures = "".join(_figure(record, file, shows, media) for file, shows in record.figures)
