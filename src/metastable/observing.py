@@ -1,6 +1,6 @@
 """Ensembles of which only observables are kept, run in chunks that fit in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from metastable.ensemble import simulate_many
 from metastable.errors import InputError, unknown
 from metastable.integrate import prepare, simulate
 from metastable.observables.table import OBSERVABLES
+from metastable.trajectory import Trajectory
 
 if TYPE_CHECKING:
     import xarray
@@ -21,7 +22,7 @@ _MOST_SAVED = 2**23  # numbers in the saved tokens of the runs that are observed
 def observe_many(
     dynamics: Dynamics | Sequence[Dynamics],
     x0: Any,
-    observe: str | Sequence[str],
+    observe: str | Sequence[str] | Mapping[str, Callable[[Trajectory], Any]],
     t: float = 15.0,
     dt: float | None = None,
     method: str = "rk4",
@@ -41,8 +42,9 @@ def observe_many(
         One for all runs, whose beta may be an array (B,); or one for each run, as `simulate_many` takes them.
     x0 : array (B, n, d)
         Tokens of each run.
-    observe : str or sequence of str
-        Names of observables (``metastable list observables``).
+    observe : str, sequence of str, or mapping
+        Names of observables (``metastable list observables``), or functions of a run by the name of their result:
+        ``{"met": lambda run: run.observe("similarity_share", above=0.99)}``.
     progress : function, optional
         Called with the number of runs done.
 
@@ -64,10 +66,7 @@ def observe_many(
     """
     import xarray
 
-    names = [observe] if isinstance(observe, str) else list(observe)
-    for name in names:
-        if name not in OBSERVABLES:
-            raise unknown("observable", name, OBSERVABLES)
+    asked = _functions(observe)
     tokens = np.asarray(x0, dtype=np.float64)
     members = dynamics if isinstance(dynamics, Dynamics) else list(dynamics)
     if tokens.ndim != 3 or not len(tokens) or (not isinstance(members, Dynamics) and len(members) != len(tokens)):
@@ -81,10 +80,10 @@ def observe_many(
         settings = (t, dt, method, save, rtol, atol, seed + start)
         if isinstance(members, Dynamics):
             run = simulate(_some(members, these), tokens[these], *settings, dtype=dtype, summation=summation)
-            found.append(_observed(run, names).rename(run0="run"))
+            found.append(_observed(run, asked).rename(run0="run"))
         else:
             runs = simulate_many(members[these], tokens[these], *settings, dtype, summation)
-            found.append(xarray.concat([_observed(run, names) for run in runs], "run").transpose("time", "run", ...))
+            found.append(xarray.concat([_observed(run, asked) for run in runs], "run").transpose("time", "run", ...))
         if progress is not None:
             progress(these.stop)
     return xarray.concat(found, "run")
@@ -95,7 +94,17 @@ def _some(dynamics: Dynamics, these: Any) -> Dynamics:
     return replace(dynamics, beta=dynamics.beta[these]) if np.ndim(dynamics.beta) else dynamics
 
 
-def _observed(run: Any, names: list[str]) -> "xarray.Dataset":
+def _functions(observe: Any) -> dict[str, Callable[[Trajectory], Any]]:
+    if isinstance(observe, Mapping):
+        return dict(observe)
+    names = [observe] if isinstance(observe, str) else list(observe)
+    for name in names:
+        if name not in OBSERVABLES:
+            raise unknown("observable", name, OBSERVABLES)
+    return {name: OBSERVABLES[name].function for name in names}
+
+
+def _observed(run: Trajectory, asked: dict[str, Callable[[Trajectory], Any]]) -> "xarray.Dataset":
     import xarray
 
-    return xarray.Dataset({name: run.observe(name) for name in names})
+    return xarray.Dataset({name: function(run) for name, function in asked.items()})

@@ -154,7 +154,7 @@ def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> It
         stand = steps.Stepped(*(jnp.asarray(state[name]) for name in steps.Stepped._fields))
         first = int(state["next"])
     noisy = bool(np.any(np.asarray(plan.dynamics.noise) != 0))
-    key = jax.random.key(plan.seed)
+    key = jax.random.key(plan.seed) if noisy else None
     for span in spans(len(plan.times), watched, first):
         start, end, _ = span
         wanted = requests(steps_at, plan.number(theta), span, int(stand.k))

@@ -34,6 +34,16 @@ def test_as_dense(geometry, mask, n, d, heads, method):
     np.testing.assert_allclose(lanes.x, dense.x, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("geometry", ["sphere", "euclidean"])
+def test_layers_as_dense(geometry):
+    dyn = ms.Dynamics(weights(1, 3), beta=2.0, geometry=geometry)
+    x = tokens(6, 3, geometry)
+    lanes, dense = (
+        ms.simulate(dyn, x, t=2.0, dt=0.2, method="layers", save=6, summation=how) for how in ("lanes", "dense")
+    )
+    np.testing.assert_allclose(lanes.x, dense.x, rtol=1e-12, atol=1e-13)
+
+
 @pytest.mark.parametrize(("n", "d"), [(1, 3), (1, 1), (4, 1)])
 def test_smallest_systems(n, d):
     x = np.random.default_rng(2).normal(size=(9, n, d))
@@ -134,6 +144,14 @@ def test_chunks_do_not_change_what_is_observed(monkeypatch):
     cut = ms.observe_many(ms.Dynamics(beta=np.linspace(1, 5, 20)), x, "order", t=2.0, save=3, progress=done.append)
     assert done == [8, 16, 20]
     np.testing.assert_allclose(whole.order, cut.order, atol=1e-13)
+
+
+def test_own_functions_are_observed():
+    x = ms.initial.sphere(6, 2, runs=9)
+    kept = ms.observe_many(
+        ms.Dynamics(), x, {"last": lambda run: run.observe("similarity_share", above=0.5)}, t=1.0, save=2
+    )
+    assert kept["last"].shape == (2, 9)
 
 
 def test_observe_many_names_what_it_does_not_know():

@@ -119,3 +119,12 @@ def test_order_parameter():
     assert order_parameter([[1.0, 0.0], [-1.0, 0.0]]) == 0
     assert np.isclose(order_parameter([[0.6, 0.8]]), 1)
     assert np.isclose(order_parameter([[3e200, 4e200]]), 5e200)
+
+
+def test_kernel_and_matrix_products_count_the_same_pairs(monkeypatch):
+    from metastable.observables import similarity
+
+    x = np.random.default_rng(5).normal(size=(7, 11, 9, 3))
+    plain = similarity.similarity_share(x, above=[0.2, 0.9])
+    monkeypatch.setattr(similarity, "_WORTH_A_KERNEL", 0)
+    np.testing.assert_array_equal(similarity.similarity_share(x, above=[0.2, 0.9]), plain)

@@ -129,7 +129,14 @@ def coalesce(
         kept.append(everyone(_between(field, state, dt, time / dt - k)))
         labels.append(state.label)
     counts = np.array([label.max() + 1 for label in labels])
-    made = {"method": "rk4", "dt": dt, "t": t, "summation": summation, "merged within": delta, "metastable": __version__}
+    made = {
+        "method": "rk4",
+        "dt": dt,
+        "t": t,
+        "summation": summation,
+        "merged within": delta,
+        "metastable": __version__,
+    }
     message = f"Reached t = {times[-1]:g} with {counts[-1]} of {n} tokens left."
     run = Trajectory(times, np.stack(kept), dynamics, "done", message, provenance=made)
     return Coalesced(run, np.stack(labels), counts, delta, state.X, state.w)

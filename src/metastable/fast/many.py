@@ -19,6 +19,7 @@ from metastable.fast.vexp import LOG2E, exp2
 LANES = 8
 TABLEAUS = {  # per stage: how far along the step the next stage starts, and the weight of this one
     "euler": np.array([[0.0, 1.0]]),
+    "layers": np.array([[0.0, 1.0]]),  # with the pull itself in place of its part along the sphere
     "rk4": np.array([[0.5, 1 / 6], [0.5, 1 / 3], [1.0, 1 / 3], [0.0, 1 / 6]]),
 }
 
@@ -71,7 +72,8 @@ def advance(
     d, heads = given + more, A.shape[1]
     plan = (np.ascontiguousarray(counts, np.int64), np.ascontiguousarray(thetas, np.float64), ways.dt)
     saved, stand = np.empty((len(counts), B, n, given)), np.empty((2, B, n, given))
-    kind = (n, d, heads, ways.mask == "causal", ways.geometry == "sphere")
+    sphere = ways.geometry == "sphere"
+    kind = (n, d, heads, ways.mask == "causal", sphere, sphere and ways.method != "layers")
 
     def group(g: int) -> None:
         first, last = g * LANES, min((g + 1) * LANES, B)
@@ -100,7 +102,7 @@ def _upright(a: np.ndarray, runs: np.ndarray, rows: int) -> np.ndarray:
 @kernel
 def _run(
     A: Any, V: Any, before: Any, x: Any, counts: Any, thetas: Any, dt: float, tableau: Any, n: int, d: int, heads: int,
-    causal: bool, sphere: bool, out: Any
+    causal: bool, sphere: bool, tangent: bool, out: Any
 ) -> None:  # fmt: skip
     """All steps of one group; ``before`` and ``x`` (n d, 8) are overwritten, ``out`` (m n d, 8) gets the saves."""
     rows = n * d
@@ -116,7 +118,7 @@ def _run(
                 store(before, r, 0, v)
                 store(total, r, 0, fill(x, 0.0))
             for k in range(tableau.shape[0]):
-                _field(A, V, stage, n, d, heads, causal, sphere, unit, weights, query, slope)
+                _field(A, V, stage, n, d, heads, causal, tangent, unit, weights, query, slope)
                 ahead, part = fill(x, tableau[k, 0] * dt), fill(x, tableau[k, 1] * dt)
                 for r in range(rows):
                     v = load(slope, r, 0)
@@ -131,10 +133,10 @@ def _run(
             known = True
         theta = thetas[m]
         if theta < 1.0 and not known:
-            _field(A, V, before, n, d, heads, causal, sphere, unit, weights, query, opening)
+            _field(A, V, before, n, d, heads, causal, tangent, unit, weights, query, opening)
             known = True
         if theta < 1.0:
-            _field(A, V, x, n, d, heads, causal, sphere, unit, weights, query, slope)
+            _field(A, V, x, n, d, heads, causal, tangent, unit, weights, query, slope)
             _hermite(theta, dt, before, opening, x, slope, rows, stage)
             if sphere:
                 _to_unit(stage, n, d, stage)
@@ -172,11 +174,11 @@ def _to_unit(x: Any, n: int, d: int, out: Any) -> None:
 
 @inlined
 def _field(
-    A: Any, V: Any, x: Any, n: int, d: int, heads: int, causal: bool, sphere: bool, unit: Any, weights: Any,
+    A: Any, V: Any, x: Any, n: int, d: int, heads: int, causal: bool, tangent: bool, unit: Any, weights: Any,
     query: Any, out: Any
 ) -> None:  # fmt: skip
-    """The velocity, carried off the sphere by |x| f(x/|x|) as in `metastable.steps.field`."""
-    if sphere:
+    """The pull; or its tangent part, carried off the sphere by |x| f(x/|x|) as in `metastable.steps.field`."""
+    if tangent:
         _to_unit(x, n, d, unit)
     else:
         for r in range(n * d):
@@ -191,7 +193,7 @@ def _field(
                 for e in range(d):
                     pulled = fma(load(V, (h * d + c) * d + e, 0), load(query, d + e, 0), pulled)
                 store(out, i * d + c, 0, pulled)
-        if sphere:
+        if tangent:
             along = fill(x, 0.0)
             for c in range(d):
                 along = fma(load(out, i * d + c, 0), load(unit, i * d + c, 0), along)

@@ -1,6 +1,7 @@
 """What every observable does first: check the arrays, and cut the work into pieces that fit in memory."""
 
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 MOST_ENTRIES = 2**21  # pair entries held at once: 16 MB per float64 temporary
+
+_FEW = 8  # coordinates up to which a maximum over them is taken one by one: NumPy reduces short axes slowly
 
 # how far apart two tokens are: the angle between them, or their distance
 MEASURES = {"sphere": "angle", "euclidean": "distance", "rescaled": "distance"}
@@ -44,11 +47,12 @@ def attention(P: Any) -> Floats:
 def unit(x: Floats) -> Floats:
     """Every token divided by its length; a token at 0 has no direction and is refused."""
     # scaling by the largest entry first keeps the square of a huge or tiny token within range
-    largest = np.abs(x).max(axis=-1, keepdims=True)
+    axes = range(x.shape[-1])
+    largest = reduce(np.maximum, (np.abs(x[..., c]) for c in axes)) if len(axes) <= _FEW else np.abs(x).max(axis=-1)
     if (largest == 0).any():
         raise InputError("A token is exactly 0, so it has no direction; use geometry='euclidean' instead.")
-    scaled = x / largest
-    return np.asarray(scaled / np.sqrt((scaled**2).sum(axis=-1, keepdims=True)))
+    scaled = x / largest[..., None]
+    return np.asarray(scaled / np.sqrt(np.einsum("...d,...d->...", scaled, scaled))[..., None])
 
 
 def not_negative(name: str, value: Any) -> float:

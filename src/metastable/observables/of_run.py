@@ -201,6 +201,11 @@ def similarities(run: Any, bins: int = 100, kind: str = "cosine") -> "xarray.Dat
     return labelled(run, counts, "similarity", ["bin"], {"bin": (edges[:-1] + edges[1:]) / 2.0})
 
 
+def similarity_share(run: Any, above: float = 0.999) -> "xarray.DataArray":
+    """Share of pairs whose cosine exceeds ``above``: the published phase diagram's measure."""
+    return labelled(run, similarity.similarity_share(tokens(run.x), above), "similarity_share")
+
+
 def order_parameter(run: Any) -> "xarray.DataArray":
     """Length of the mean token."""
     return labelled(run, order.order_parameter(run.x), "order")

@@ -10,6 +10,7 @@ from metastable.observables import arrays
 from metastable.observables.arrays import Floats, Ints, pieces
 
 KINDS = ("cosine", "inner")
+_WORTH_A_KERNEL = 1e8  # products of coordinates from which loading a kernel pays: about a second of NumPy
 
 
 def similarity_histogram(x: Any, bins: int = 100, kind: str = "cosine") -> tuple[Ints, Floats]:
@@ -60,11 +61,18 @@ def similarity_share(x: Any, above: Any = 0.99, kind: str = "cosine") -> Floats:
     if np.isnan(limits).any():
         raise InputError("A threshold of the similarity share is nan.")
     flat, n = x.reshape(-1, *x.shape[-2:]), x.shape[-2]
+    if flat.size * n > _WORTH_A_KERNEL:
+        from metastable.fast.pairs import count_above
+
+        found = np.stack([count_above(flat, float(limit)) for limit in limits.ravel()], axis=-1)
+        return np.asarray(2 * found / (n * (n - 1))).reshape(x.shape[:-2] + limits.shape)
     found = np.zeros((len(flat), limits.size))
-    for some, s in _blocks(flat):
+    for some, rows in pieces(len(flat), n, n):
+        s = flat[some, rows] @ np.swapaxes(flat[some], -1, -2)  # (b, m, n): every pair twice, and the diagonal once
+        own = s[:, np.arange(s.shape[1]), np.arange(rows.start, rows.stop)]
         for k, limit in enumerate(limits.ravel()):
-            found[some, k] += (s > limit).sum(axis=-1)
-    return (found / (n * (n - 1) / 2)).reshape(x.shape[:-2] + limits.shape)
+            found[some, k] += np.count_nonzero(s > limit, axis=(1, 2)) - np.count_nonzero(own > limit, axis=1)
+    return (found / (n * (n - 1))).reshape(x.shape[:-2] + limits.shape)
 
 
 def similarity_mean(x: Any, kind: str = "cosine") -> Floats:

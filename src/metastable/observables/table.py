@@ -55,6 +55,7 @@ _ALL = (
     Observable("sinks", "mean attention received, with its baseline", ("head", "token"), of_run.sink_mass),
     Observable("sinks_baseline", "attention received under uniform attention", ("token",), of_run.sink_baseline),
     Observable("similarity", "histogram of pairwise similarities, i < j", ("bin",), of_run.similarities),
+    Observable("similarity_share", "share of pairs with a cosine above a limit", (), of_run.similarity_share),
     Observable("order", "length of the mean token", (), of_run.order_parameter),
     Observable("hull", "number of vertices of the convex hull", (), of_run.hull_count),
     Observable("hull_growth", "how far later tokens leave the hull", (), of_run.hull_growth),
