@@ -13,7 +13,7 @@ from metastable.models import findings
 from metastable.models.pictures import LADDER_WORDS
 from metastable.models.similarity import CAUTION
 from metastable.models.study import Settings, Study
-from metastable.report.sections import Media, chip, escaped
+from metastable.report.sections import Media, escaped
 
 _POLICY = "default-src 'none'; img-src data: 'self'; style-src 'unsafe-inline'"
 _STYLE = """
@@ -192,7 +192,7 @@ def _ladder(study: Study, media: Media) -> str:
     )
     if study.ladder is None:
         reason = escaped(study.about["ladder"]["absent"])
-        return _section("ladder", "The ladder", text, f"<p>{chip('none')} No ladder here: {reason}</p>")
+        return _section("ladder", "The ladder", text, f"<p><strong>No ladder here.</strong> {reason}</p>")
     pictures = [(f"ladder-{name}", word[0].upper() + word[1:] + ".") for name, word in LADDER_WORDS.items()]
     pictures.append(("ladder-mean-cosine", "Mean cosine: the theory's rungs collapse where the model does not."))
     steps = " Dashed: is one layer a small step of the ODE?" if study.model["shared"] else ""
