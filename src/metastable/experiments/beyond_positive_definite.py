@@ -25,8 +25,7 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Params:
-    """40 tokens uniform on [-5, 5]^3, as in the second paper's figures; ``instances`` for each theorem, each family in
-    turn."""
+    """40 tokens uniform on [-5, 5]^3, as in the paper's figures; ``instances`` for each theorem, families in turn."""
 
     n: int = 40
     d: int = 3
@@ -168,14 +167,14 @@ def _moved(p: Triple, run: Any) -> dict[str, np.ndarray]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Two verdicts for each theorem and family, by the criterion of `limit_geometry_parts`.
+    """One or two verdicts for each theorem and family, by the criterion of `limit_geometry_parts`.
 
     Theorems 3.1 and 5.1 say more than that tokens come to the boundary: each tends to a point of it. A token settled by
     a quarter of the horizon T goes no farther than e^{-T/4} = sqrt(resolution) in its second half; an instance with a
     token that does is left undecided.
 
     A cloud that shrinks to a point (or a flat piece, which is its own boundary; or to one hyperplane) is in the limit
-    set whatever is claimed. The first verdict counts it, for the theorems do; the second leaves it out.
+    set whatever is claimed. The first verdict counts it, for the theorems do; the second leaves it out, if there is any other.
     """
     return [v for case in range(len(CLAIMS)) for k in range(len(FAMILIES)) for v in _verdicts(params, data, case, k)]
 
@@ -189,7 +188,7 @@ def _verdicts(params: Params, data: Data, case: int, k: int) -> list[Verdict]:
     holding = trivial & np.array([o is True for o in found], dtype=bool)
     what = ("flat or a point", "one hyperplane", "flat or a point")[case]
     residuals = parts.spread(data[f"residual-{case}"][mine][~trivial])
-    return [
+    every = [
         judge_share(
             f"The limit of {claim.name} persists with Q^T K {family}, trivial limits ({what}) counted.",
             SOURCE,
@@ -209,6 +208,7 @@ def _verdicts(params: Params, data: Data, case: int, k: int) -> list[Verdict]:
             notes=f"relative distances: {residuals}",
         ),
     ]
+    return every if (eligible & ~trivial).any() else every[:1]
 
 
 def _coordinates(p: Triple) -> np.ndarray:

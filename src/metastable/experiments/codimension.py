@@ -279,14 +279,14 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     quick={
-        "instances": 4,
-        "identities": 1,
-        "turning": 4,
+        "instances": 16,
+        "identities": 8,
+        "turning": 8,
         "high_instances": 1,
         "high_n": 40,
         "high_d": 16,
         "method": "rk4",
-        "chunk": 4,
+        "chunk": 8,
     },
     full={"instances": 2000, "identities": 100, "turning": 100, "high_instances": 10},
     text="The published V still spreads along its eigenvalue 0.253 at t = 15, where the paper's picture ends; here"

@@ -174,7 +174,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 4, "method": "rk4", "chunk": 4},
+    quick={"instances": 8, "method": "rk4", "chunk": 8},
     full={"instances": 1000},
     text="Every row of the paper's Table 1 on random matrices that satisfy its hypotheses, with the share of "
     "instances in which the limit was seen.",

@@ -181,7 +181,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 4, "method": "rk4", "chunk": 4},
+    quick={"instances": 16, "method": "rk4", "chunk": 8},
     full={"instances": 2000},
     films=films,
     text="Tokens in space under V = I, rescaled. Every other instance has Q = K = I as in the paper's figures, the"

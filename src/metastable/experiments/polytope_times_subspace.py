@@ -145,7 +145,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 4, "method": "rk4", "chunk": 4},
+    quick={"instances": 16, "method": "rk4", "chunk": 8},
     full={"instances": 2000},
     text="V is a multiple of the identity on a plane F and smaller on the rest, G. Seen in F tokens gather at the "
     "corners of a polygon; along G, where V is negative, they spread for ever (mind the scales).",

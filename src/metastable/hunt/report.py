@@ -65,7 +65,10 @@ class Report:
             climbed = ", ".join(f"{n} {word}" for word, n in row["climbed"].items() if n)
             lines.append(f"  uphill: {climbed or 'none'}; slowest settling time {row['slowest settling']:.3g}")
         for entry in self.found[:10]:
-            lines.append(f"{entry['outcome']}: {entry['note']} ({entry['file']})")
+            kind = "good triple" if entry["good triple"] else "not a good triple"
+            lines.append(f"{entry['outcome']} ({kind}): {entry['note']} ({entry['file']})")
+        if self.violated:
+            lines += ["", "What is known to break the claim, and why, is in docs/hunt.md."]
         return "\n".join([*lines, "", self.sentence])
 
 

@@ -77,8 +77,9 @@ class Verdict:
 
 
 def verdict_from_dict(data: dict[str, Any]) -> Verdict:
-    """The inverse of ``Verdict.to_dict`` (None becomes nan)."""
-    numbers = [np.nan if v is None else float(v) for v in (data["measured"], *data["interval"])]
+    """The inverse of ``Verdict.to_dict`` (None becomes nan, or the infinite end of an interval)."""
+    written = zip((data["measured"], *data["interval"]), (np.nan, -np.inf, np.inf))
+    numbers = [missing if v is None else float(v) for v, missing in written]
     changes = {"measured": numbers[0], "interval": (numbers[1], numbers[2])}
     return Verdict(**{**data, **changes, "failing_seeds": tuple(data["failing_seeds"])})
 
