@@ -42,9 +42,14 @@ def register(cls: type[T]) -> type[T]:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
 
     def flatten(obj: T) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        values = [getattr(obj, name) for name in names]
-        static = tuple((k, v) for k, v in enumerate(values) if _is_structure(v))
-        return tuple(v for v in values if not _is_structure(v)), static
+        traced, static = [], []
+        for k, name in enumerate(names):
+            value = getattr(obj, name)
+            if _is_structure(value):
+                static.append((k, value))
+            else:
+                traced.append(value)
+        return tuple(traced), tuple(static)
 
     def unflatten(static: tuple[Any, ...], children: tuple[Any, ...]) -> T:
         obj = object.__new__(cls)  # no __post_init__: the values were checked when the object was first built

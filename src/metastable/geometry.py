@@ -46,7 +46,7 @@ def _as_is(x: Array) -> Array:
 def unit(x: Array) -> Array:
     """x / |x| per token; a token at 0, which has no direction, stays there."""
     squared = (x**2).sum(axis=-1, keepdims=True)
-    return jnp.where(squared > 0, x / jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), x)
+    return x / jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
 
 
 def project(weights: Weights, t: Array, x: Array, u: Array) -> Array:

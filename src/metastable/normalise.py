@@ -21,9 +21,11 @@ def softmax(scores: Array, visible: Array | None) -> Array:
 
 def exponentials(scores: Array, visible: Array | None) -> Array:
     """Softmax up to a factor per row, e^{s_ij} with the row's maximum taken out: whoever sums over j divides after."""
-    hidden = scores if visible is None else jnp.where(visible, scores, -jnp.inf)
+    if visible is None:
+        return jnp.exp(scores - scores.max(axis=-1, keepdims=True))  # (..., h, m, n)
+    hidden = jnp.where(visible, scores, -jnp.inf)
     top = hidden.max(axis=-1, keepdims=True)
-    return jnp.exp(hidden - jnp.where(jnp.isneginf(top), 0.0, top))  # (..., h, m, n)
+    return jnp.exp(hidden - jnp.where(jnp.isneginf(top), 0.0, top))
 
 
 def positive(total: Array) -> Array:

@@ -25,7 +25,9 @@ def field(dyn: Dynamics, t: Array, x: Array) -> Array:
     if dyn.geometry_name != "sphere":
         return dyn.velocity(t, x)
     size = jnp.sqrt((x**2).sum(axis=-1, keepdims=True))
-    return size * dyn.velocity(t, geometries.unit(x))
+    y = x / jnp.where(size > 0, size, 1.0)
+    pull = dyn.pull(t, y)
+    return size * pull - (size * (y * pull).sum(axis=-1, keepdims=True)) * y  # |y| = 1, or 0 where size is 0
 
 
 def euler(dyn: Dynamics, t: Array, x: Array, h: Array, key: Array) -> Array:
