@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metastable.errors import InputError
-from metastable.models import heads, probe, sinks
+from metastable.models import heads, load, probe, sinks
 from metastable.models.agreement import adjusted_rand, silhouette, wasserstein
 from metastable.models.heads import correlation, cut, grouped
 from metastable.models.similarity import THRESHOLDS, centred_cosines, cluster_labels, cosines
@@ -155,7 +155,7 @@ def test_groups_and_their_stability():
     reducer = Heads(1, 7, "full", True)
     for number in range(3 * FOLDS):
         pattern = noise.random((3, 6, 6))[member]
-        text = Text(number, np.arange(6), np.zeros(6, dtype=bool))
+        text = Text(number, np.arange(6), np.zeros(6, dtype=bool), range(6))
         reducer.attention(text, 1, Map(pattern + 0.1 * noise.random((7, 6, 6))))
     found = reducer.result(["w"] * 6)
     assert adjusted_rand(found["group"].values[0], member) == 1.0
@@ -264,3 +264,15 @@ def test_smollm2_has_a_first_token_sink():
     found = sinks("smollm2", list(texts("english", limit=4)))
     mean = found["mass"].sel(kind="first").mean("head")
     assert float(mean.max()) > 0.4 > 4 * float(found["position"].sel(kind="first"))
+
+
+def test_a_decoder_is_measured_on_the_tokens_it_reads(folders):
+    """Teacher forcing: a start token, then the text but its last; at layer 0 equal tokens are equal vectors."""
+    model = load(folders["t5"], part="decoder")
+    ids = [7, 9, 9, 30, 9, 12]
+    found = probe(model, [ids])
+    assert found.heads.word.values.tolist() == ["0", "7", "9", "9", "30", "9"]
+    first = found.similarity.sel(layer=0, kind="raw", threshold=0.99)
+    assert float(first["same_token_share"]) == 1.0
+    assert float(first["share_above"]) == pytest.approx(3 / 15)  # three 9s among six tokens
+    assert found.first == tuple(ids), "the text itself is what the model is run on again"

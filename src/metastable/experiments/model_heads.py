@@ -43,7 +43,8 @@ def run(params: Params, work: Work) -> Data:
         reducer = Heads(depth, model.heads, model.family.mask(model.stack), special=True)
         tally = stream(model, given, [reducer], depth, min(512, model.longest), progress=_told(work, len(given)))
         found = {name: getattr(reducer, name) for name in ("count", "mean", "moment", "received")}
-        words = model.tokenizer.words(tally.first) if model.tokenizer else [str(i) for i in tally.first]
+        shown = model.seen(tally.first)
+        words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
         return found | {"words": np.array(words), "layer": np.arange(1, depth + 1)}
 
     data = work.part("heads", heads)

@@ -82,6 +82,14 @@ class Model:
             raise InputError(f"{self.name!r} has layers 0 to {self.depth - 1}, not {layer}.")
         return self.family.block(self.stack, layer)
 
+    def seen(self, ids: Sequence[int]) -> list[int]:
+        """What the measured stack reads of a text: a T5 decoder a start token, then all but the last."""
+        if self.whole is self.stack:
+            return list(ids)
+        config = self.whole.config
+        start = getattr(config, "decoder_start_token_id", None) or config.pad_token_id or 0
+        return [int(start), *ids[:-1]]
+
     def forward(self, ids: Sequence[int]) -> None:
         """Run one text through the model; whoever wants to see it has hooks on the layers."""
         import torch
@@ -92,10 +100,8 @@ class Model:
                 options = {"use_cache": False} if self.causal else {}
                 self.stack(input_ids=text, **options)
             else:  # teacher forcing: the decoder writes the very text that its encoder reads
-                config = self.whole.config
-                first = getattr(config, "decoder_start_token_id", None) or config.pad_token_id or 0
-                start = torch.full_like(text[:, :1], int(first))
-                self.whole(input_ids=text, decoder_input_ids=torch.cat([start, text[:, :-1]], 1), use_cache=False)
+                shifted = torch.tensor([self.seen(ids)], device=self.stack.device)  # (1, n)
+                self.whole(input_ids=text, decoder_input_ids=shifted, use_cache=False)
 
     def embedded(self, rows: slice = slice(None)) -> np.ndarray:
         """The vocabulary, or some rows of it, in the model's own space, (rows, d), float64."""

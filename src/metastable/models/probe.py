@@ -117,7 +117,8 @@ def probe(
     reducers = _reducers(model, depth, measure, special, _whole("bins", bins))
     path = None if resume is None else Path(resume)
     tally = stream(model, given, list(reducers.values()), depth, limit, path, progress)
-    words = model.tokenizer.words(tally.first) if model.tokenizer else [str(i) for i in tally.first]
+    shown = model.seen(tally.first)
+    words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
     found = {key: r.result(words) if isinstance(r, Heads) else r.result() for key, r in reducers.items()}
     first = tuple(tally.first)
     return Probe(model, depth, tally.texts, tally.tokens, tally.notes(limit), tally.seconds, first, **found)

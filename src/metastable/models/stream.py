@@ -25,11 +25,12 @@ _SAVE_EVERY = 10.0  # seconds between state files
 
 
 class Text(NamedTuple):
-    """One text as the model reads it: its number, token ids (n,), and which of them are special."""
+    """One text as the measured layers read it: its number, token ids (n,), which are special, and the ids given."""
 
     number: int
     ids: np.ndarray
     special: np.ndarray
+    given: Sequence[int]
 
 
 class Reducer(Protocol):
@@ -137,7 +138,8 @@ def _encoded(model: Model, texts: Iterable[str | Sequence[int]], longest: int, t
             tally.single + (len(ids) < 2),
         )
         tally.digest = hashlib.sha256(f"{tally.digest} {ids}".encode()).hexdigest()
-        yield Text(tally.texts - 1, np.asarray(ids), np.asarray([i in special for i in ids]))
+        seen = model.seen(ids)
+        yield Text(tally.texts - 1, np.asarray(seen), np.asarray([i in special for i in seen]), ids)
 
 
 def _show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int, tally: Tally) -> None:
@@ -159,7 +161,7 @@ def _show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int, ta
         spent += time.perf_counter() - start
 
     start = time.perf_counter()
-    model.watch(text.ids.tolist(), layers, states, attention)
+    model.watch(text.given, layers, states, attention)
     tally.seconds["network"] += time.perf_counter() - start - spent
     tally.seconds["reduction"] += spent
 
