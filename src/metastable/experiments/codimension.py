@@ -137,9 +137,10 @@ def run(params: Params, work: Work) -> Data:
     data = parts.in_families(work, "low", params.instances, params.chunk, len(FAMILIES), low)
     for name, count, size, make in (
         ("identity", params.identities, params.chunk, same),
-        ("turning", params.turning, max(1, params.turning), turning),
+        ("turning", params.turning, max(1, min(params.turning, params.instances)), turning),
         ("high", params.high_instances, 1, high),
     ):
+        count = min(count, params.instances)  # one instance asked for is one of each
         data |= {f"{name}_{key}": value for key, value in work.parts(name, count, size, make).items()}
     return data
 
@@ -202,7 +203,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             parts.outcomes(identity),
             kind="conjecture",
             eligible=data["identity_eligible"].tolist(),
-            seeds=range(params.seed, params.seed + params.identities),
+            seeds=range(params.seed, params.seed + len(data["identity_outcome"])),
             notes="Theorem 3.1 says otherwise: a polytope with more than three vertices; the conjecture is meant for "
             f"generic V. Relative distances: {spreads['identity_']}",
         ),
@@ -214,7 +215,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             parts.outcomes({"outcome": data["turning_outcome"]}),
             kind="conjecture",
             eligible=data["turning_eligible"].tolist(),
-            seeds=range(params.seed, params.seed + params.turning),
+            seeds=range(params.seed, params.seed + len(data["turning_outcome"])),
             notes="tokens chase each other round a growing pentagon, whatever the start; any coupling in Q^T K ends "
             f"that, so generic weights settle (see docs/hunt.md). Relative distances: {spreads['turning_']}",
         ),
@@ -224,7 +225,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             parts.outcomes({"outcome": data["high_outcome"]}),
             kind="conjecture",
             eligible=data["high_eligible"].tolist(),
-            seeds=range(params.seed, params.seed + params.high_instances),
+            seeds=range(params.seed, params.seed + len(data["high_outcome"])),
             notes=f"k = {data['high_details'][:, 0].astype(int).tolist()}, relative distances: {spreads['high_']}",
         ),
     ]

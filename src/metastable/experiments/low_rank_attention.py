@@ -77,7 +77,8 @@ def run(params: Params, work: Work) -> Data:
             cases = [weights(params, d, i) for i in range(first, last)]
             return parts.attention_of(cases, params.plane_t, method, params.chunk, keep=first == 0)
 
-        data |= {f"{name}_{k}": v for k, v in work.parts(name, count, params.chunk, space).items()}
+        made = work.parts(name, min(count, params.instances), params.chunk, space)
+        data |= {f"{name}_{k}": v for k, v in made.items()}
     return data
 
 
