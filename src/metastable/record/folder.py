@@ -59,6 +59,11 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         raise damaged(folder, f"{PROVENANCE}: {reason(error)}") from error
     if version > FORMAT:
         raise InputError(f"The record in {str(folder)!r} was written by a later metastable; update to read it.")
+    if found.get("kind") == "model":
+        raise InputError(
+            f"{str(folder)!r} holds a study of a pretrained model, which is no run; open its report.html, "
+            "or read it with metastable.models.study.read."
+        )
     return found
 
 

@@ -28,6 +28,7 @@ EPS = float(np.finfo(float).eps)
 
 _LARGE = 32  # above this dimension the cheap bound is used where it already decides
 _SAMPLES = 65  # points of a curve besides those put opposite the nearest eigenvalues
+_FEW = 8  # points that bound a curve's distance
 _NEAREST = 12  # how many eigenvalues get points of their own
 
 
@@ -132,7 +133,23 @@ def widest(spec: Spectrum, curve: Callable[[float], np.ndarray], places: Sequenc
         if cheap[best] > 100.0 * spec.error:
             return cheap[best]
         curves = [curves[best]]
-    return max(max(spec.distance_to(c) for c in curves), max(cheap))
+    return max(_widest_distance(spec, curves), max(cheap))
+
+
+def _widest_distance(spec: Spectrum, curves: Sequence[np.ndarray]) -> float:
+    """The largest distance of any of the curves.
+
+    A few points beside the eigenvalues bound a curve's distance from above, so a curve whose bound is below the best
+    distance found so far need not be looked at: the same number as by looking at all, at a tenth of the cost.
+    """
+    gaps = [np.abs(spec.values[:, None] - c[None, :]).min(axis=0) for c in curves]
+    bounds = [spec.distance_to(c[np.argsort(gap)[:_FEW]]) for c, gap in zip(curves, gaps)]
+    best = 0.0
+    for k in np.argsort(bounds)[::-1]:
+        if bounds[k] <= best:
+            break
+        best = max(best, spec.distance_to(curves[k]))
+    return best
 
 
 def between(low: float, high: float) -> list[float]:
