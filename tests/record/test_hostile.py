@@ -272,3 +272,9 @@ def test_locks_are_let_go(tmp_path: Path) -> None:
             with pytest.raises(InputError, match="Another process"), files.locked(tmp_path):
                 pass
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_study_is_not_taken_for_a_damaged_run(tmp_path: Path) -> None:
+    (tmp_path / "provenance.json").write_text('{"record": 1, "kind": "model", "run": {}, "versions": {}}')
+    with pytest.raises(InputError, match="pretrained model"):
+        ms.load(tmp_path)
