@@ -280,7 +280,7 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     quick={
-        "instances": 16,
+        "instances": 32,
         "identities": 8,
         "turning": 8,
         "high_instances": 1,

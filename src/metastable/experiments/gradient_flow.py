@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 10, "n": 24, "saves": 41},
+    quick={"instances": 24, "n": 24, "saves": 41},
     full={"instances": 2000},
     text="With Q = K = V = I and full attention the energy rises at exactly the rate of a gradient flow, for softmax "
     "and for un-normalised attention: equal to rounding at every state. Causal attention, run beside them, is not a "

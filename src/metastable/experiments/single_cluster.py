@@ -223,7 +223,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 8, "n": 24, "early": 50.0, "horizon": 50.0},
+    quick={"instances": 24, "n": 24, "early": 50.0, "horizon": 50.0},
     full={"instances": 2000},
     films=films,
     text="Tokens uniform on the sphere under causal attention with V = I. Two claims are kept apart: that the tokens "

@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 8, "n": 24, "betas": (1.0, 9.0)},
+    quick={"instances": 24, "n": 24, "betas": (1.0, 9.0)},
     full={"instances": 2000},
     text="The first token is seen by all, so it receives more attention than the others even when attention is "
     "uniform: the dashed line. The paper explains sinks by this position alone; whether the dynamics adds anything "

@@ -146,7 +146,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 12, "n": 32, "betas": (0.5, 1.0, 2.0, 4.0, 6.0, 9.0)},
+    quick={"instances": 24, "n": 32, "betas": (0.5, 1.0, 2.0, 4.0, 6.0, 9.0)},
     full={"instances": 2000},
     text="Causal attention, V = I, the same tokens at every beta: the number of clusters at t = 15 with 95% bands. "
     "beta is an inverse temperature: the paper's wording has it the other way round. Nothing special happens at "
