@@ -174,7 +174,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     token that does is left undecided.
 
     A cloud that shrinks to a point (or a flat piece, which is its own boundary; or to one hyperplane) is in the limit
-    set whatever is claimed. The first verdict counts it, for the theorems do; the second leaves it out, if there is any other.
+    set whatever is claimed. The first verdict counts it, for the theorems do; the second leaves it out, if there is any
+    other.
     """
     return [v for case in range(len(CLAIMS)) for k in range(len(FAMILIES)) for v in _verdicts(params, data, case, k)]
 
