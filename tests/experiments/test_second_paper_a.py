@@ -175,6 +175,15 @@ def test_attention_of_three_leaders_is_not_boolean_of_rank_two() -> None:
     assert low_rank_attention_parts.boolean(moving, "x_", exempt=1) == [None]
 
 
+def test_three_leaders_in_space_break_the_claim_only_once_the_first_direction_leads() -> None:
+    params = low_rank_attention.Params()
+    gaps = [-np.diff(np.linalg.eigvalsh(low_rank_attention.weights(params, 2, i)[2])[::-1])[0] for i in range(6)]
+    rows = {"x_first": np.ones((6, 2)), "x_second": np.ones((6, 2)), "x_sound": np.ones(6, dtype=bool)}
+    found = low_rank_attention._in_space(params, rows, "x_", 2)
+    assert found == [False if gap * params.plane_t / 3.0 >= np.log(1e3) else None for gap in gaps]
+    assert False in found
+
+
 def test_depth_of_attention_is_exact() -> None:
     gaps = np.array([[[0.0, -5.0, -7.0]]])
     P = np.exp(gaps) / np.exp(gaps).sum()

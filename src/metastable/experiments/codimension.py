@@ -31,6 +31,9 @@ class Params:
     at least `SPACING` apart, and random signs, S orthogonal or oblique; and a normal V whose leading eigenvalues are
     a complex pair a +- ib. ``identities`` further instances have V = I, ``turning`` ones are the good triple of
     `turning_triple`. The conjecture as printed includes them all.
+
+    Steps are fixed: a token that slides along the border between two leaders is a stiff problem on which adaptive steps
+    of 1e-7 crawl, and stall in 8 of 153 instances. The other 145 outcomes are the same with both.
     """
 
     instances: int = 200
@@ -43,8 +46,8 @@ class Params:
     high_n: int = 256
     high_d: int = 128
     high_side: float = 0.5
-    method: str = "tsit5"
-    chunk: int = 1
+    method: str = "rk4"
+    chunk: int = 10
 
 
 def triple(params: Params, index: int) -> Triple:
@@ -129,7 +132,7 @@ def run(params: Params, work: Work) -> Data:
 
     def turning(first: int, last: int) -> Data:
         cases = [turning_triple(params, i) for i in range(first, last)]
-        return parts.instances(CLAIM, cases, method="rk4", chunk=len(cases))
+        return parts.instances(CLAIM, cases, method=params.method, chunk=len(cases))
 
     def high(first: int, last: int) -> Data:
         return _measured(params, [high_triple(params, i) for i in range(first, last)], 1, False, _coordinates)
@@ -286,7 +289,6 @@ EXPERIMENT = Experiment(
         "high_instances": 1,
         "high_n": 40,
         "high_d": 16,
-        "method": "rk4",
         "chunk": 8,
     },
     full={"instances": 2000, "identities": 100, "turning": 100, "high_instances": 10},

@@ -95,6 +95,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     follows e^{Vt} up to a relative e^{-Vt} of where it began; -log(1 - P_i,lead) is that gap up to log n. The slope of
     log(-log(1 - P)) in t is therefore V = 1 up to 2 e^{-4}/2 for windows from t = 4 on of length 2 or more, and up to
     log(n)/100 from values above 100 (up to 9,000): 0.02 + 0.04 < 0.1.
+
+    Beyond the line rest proves less (`_in_space`).
     """
     base = f"line{params.n}_"
     one = np.ones((1, 1))
@@ -153,7 +155,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             judge_share(
                 f"Beyond the line too (d = {d}, V > 0, Q > 0) attention tends to a Boolean matrix of rank at most 2.",
                 "second paper, Section 2, Figs 4 and 11",
-                parts.boolean(data, key, exempt=0),
+                _in_space(params, data, key, d),
                 kind="observation",
                 seeds=range(params.seed, params.seed + len(data[key + "rank"])),
                 notes=f"largest row distances: {parts.spread(data[key + 'first'][:, -1])}; leaders: "
@@ -163,6 +165,22 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             )
         )
     return verdicts
+
+
+def _in_space(params: Params, data: Data, key: str, d: int) -> list[bool | None]:
+    """Outcomes for d > 1, where V's second eigenvalue must have fallen behind before rest counts against the claim.
+
+    Until e^{(lambda_1 - lambda_2) t} is large tokens see two leading directions and gather as if V were a multiple of
+    the identity on both: more than two leaders look at rest, and are not. They count as such when in the last third,
+    over which rest is measured, the first direction gained a factor 1/BOOLEAN on the second; else they are undecided.
+    """
+    found = parts.boolean(data, key, exempt=0)
+    for i, outcome in enumerate(found):
+        if outcome is False:
+            second, first = np.linalg.eigvalsh(weights(params, d, i)[2])[-2:]
+            if (first - second) * params.plane_t / 3.0 < np.log(1.0 / parts.BOOLEAN):
+                found[i] = None
+    return found
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
