@@ -23,7 +23,8 @@ class Params:
     On the line V and QK only set the units of time and length, so other scalars would be other sides of the interval.
     In the plane and beyond time is in units of 1/lambda_1(V): the paper's T = 10 and 11 are 10 and 11 lambda_1 of them.
     In many dimensions fixed steps of 0.05 cost a seventh of adaptive ones; what is measured there (who leads at the
-    end, and whether attention has become Boolean) does not depend on the eighth digit.
+    end, and whether attention has become Boolean) does not depend on the eighth digit. Instances not Boolean by
+    then are run on to ``high_later``, from the start and in steps of 0.1: the next eigenvalue may be close.
     """
 
     instances: int = 200
@@ -39,6 +40,7 @@ class Params:
     high_n: int = 40
     high_d: int = 80
     high_method: str = "rk4"
+    high_later: float = 300.0
     method: str = "tsit5"
     chunk: int = 10
 
@@ -79,7 +81,25 @@ def run(params: Params, work: Work) -> Data:
 
         made = work.parts(name, min(count, params.instances), params.chunk, space)
         data |= {f"{name}_{k}": v for k, v in made.items()}
-    return data
+    return data | (_later(params, data, work) if params.high else {})
+
+
+def _later(params: Params, data: Data, work: Work) -> Data:
+    """Measurements in high dimension, those of slow instances at the later horizon; and each one's horizon."""
+    slow = [i for i, found in enumerate(parts.boolean(data, "high_", exempt=0)) if found is not True]
+
+    def make(first: int, last: int) -> Data:
+        cases = [weights(params, params.high_d, i) for i in slow[first:last]]
+        made = parts.attention_of(cases, params.high_later, params.high_method, params.chunk, keep=False, dt=0.1)
+        return {key: value for key, value in made.items() if key not in ("attention", "tokens", "depth")}
+
+    made = work.parts("later", len(slow), params.chunk, make)
+    out = {f"high_{key}": data[f"high_{key}"].copy() for key in made}
+    for key, value in made.items():
+        out[f"high_{key}"][slow] = value
+    horizon = np.full(len(data["high_rank"]), params.plane_t)
+    horizon[slow] = params.high_later
+    return out | {"high_horizon": horizon}
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
@@ -175,10 +195,11 @@ def _in_space(params: Params, data: Data, key: str, d: int) -> list[bool | None]
     over which rest is measured, the first direction gained a factor 1/BOOLEAN on the second; else they are undecided.
     """
     found = parts.boolean(data, key, exempt=0)
+    horizon = data.get(f"{key}horizon", np.full(len(found), params.plane_t))
     for i, outcome in enumerate(found):
         if outcome is False:
             second, first = np.linalg.eigvalsh(weights(params, d, i)[2])[-2:]
-            if (first - second) * params.plane_t / 3.0 < np.log(1.0 / parts.BOOLEAN):
+            if (first - second) * horizon[i] / 3.0 < np.log(1.0 / parts.BOOLEAN):
                 found[i] = None
     return found
 

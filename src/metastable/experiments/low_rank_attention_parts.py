@@ -24,7 +24,7 @@ def embedded(Q: np.ndarray, K: np.ndarray, V: np.ndarray, tokens: np.ndarray) ->
     return (*(np.pad(M, ((0, spare), (0, spare))) for M in (Q, K, V)), np.pad(tokens, ((0, 0), (0, spare))))  # type: ignore[return-value]
 
 
-def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int, keep: bool) -> Data:
+def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int, keep: bool, dt: float = 0.05) -> Data:
     """One row per case: distances over time, rank, slope, and with ``keep`` the first case's attention and tokens."""
     from metastable.dynamics import Dynamics
     from metastable.ensemble import simulate_many
@@ -34,7 +34,7 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
     spare = [cases[-1]] * (chunk - len(cases))
     members = [Dynamics(Weights(Q, K, V), geometry="rescaled") for Q, K, V, _ in [*cases, *spare]]
     tokens = np.stack([case[3] for case in [*cases, *spare]])
-    runs = simulate_many(members, tokens, t=horizon, dt=0.05, method=method, save=horizon * SHARES)[: len(cases)]
+    runs = simulate_many(members, tokens, t=horizon, dt=dt, method=method, save=horizon * SHARES)[: len(cases)]
     rows = []
     for i, (case, run) in enumerate(zip(cases, runs)):
         P, gaps = _attention(run)
