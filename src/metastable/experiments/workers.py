@@ -189,7 +189,7 @@ def _replaced(worker: _Worker, sharing: int) -> _Worker:
 @contextmanager
 def _environment(threads: int) -> Iterator[None]:
     """Cores shared out among workers: every library that starts threads reads its number from here."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC")
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "METASTABLE_THREADS", "NPROC")
     ours = {name: str(threads) for name in names if name not in os.environ}
     if threads == 1 and "XLA_FLAGS" not in os.environ:
         ours["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
