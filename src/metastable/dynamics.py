@@ -150,7 +150,7 @@ class Dynamics:
         block = max(1, min(n, _MOST_ENTRIES // max(1, lead * n)))
 
         def some(rows: Array, q_rows: Array) -> Array:
-            if self.normalise_name == "softmax" and scores.resolve(self.score).pull == "value":
+            if normalise.resolve(self.normalise) is normalise.softmax and scores.resolve(self.score).pull == "value":
                 return _output(now, self._divided_last(now, q_rows, k, v, rows))
             A = self._rows(now, q_rows, k, rows)  # (..., h, m, n)
             mixed = jnp.einsum("...hmn,...hnv->...hmv", A, v)

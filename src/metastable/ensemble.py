@@ -68,7 +68,8 @@ def simulate_many(
     if not members or tokens.ndim != 3 or len(tokens) != len(members):
         raise InputError(f"{len(members)} dynamics need tokens of shape ({len(members)}, n, d), not {tokens.shape}.")
     plan, _ = prepare(members[0], tokens[0], t, dt, method, save, rtol, atol, seed, dtype, "dense")
-    how = chosen(members[0], tokens, summation, method, dtype, plan.t / plan.dt)
+    telling = next((m for m in members if np.any(np.asarray(m.noise) != 0)), members[0])  # noise is a member's own
+    how = chosen(telling, tokens, summation, method, dtype, plan.t / plan.dt)
     plan = replace(plan, summation="lanes" if how == "lanes" else "dense")
     shape = _structure(members[0])
     if any(_structure(m) != shape for m in members):

@@ -130,7 +130,7 @@ def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> A
 def _attended(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
     """Attention for all queries or for ``rows`` of them, up to a factor per row, (..., m, n)."""
     gaps = gaps_below(dyn, chart, t, y, refs, rows)
-    if dyn.normalise_name == "softmax":
+    if normalise.resolve(dyn.normalise) is normalise.softmax:
         return jnp.exp(gaps)
     seen = _seen(dyn, jnp.arange(y.shape[-2]) if rows is None else rows, y.shape[-2])
     if dyn.normalise_name == "hardmax":  # which takes scores within a rounding of the largest for tied

@@ -159,3 +159,18 @@ def test_observe_many_names_what_it_does_not_know():
         ms.observe_many(ms.Dynamics(), ms.initial.sphere(4, 2, runs=2), "cluster")
     with pytest.raises(InputError, match="shape"):
         ms.observe_many(ms.Dynamics(), ms.initial.sphere(4, 2), "clusters")
+
+
+def test_a_function_called_softmax_is_not_taken_for_ours():
+    def softmax(scores, visible):
+        return 0.0 * scores
+
+    dyn = ms.Dynamics(normalise=softmax)
+    assert many.unsupported(dyn, "rk4", "float64")
+    assert not np.asarray(dyn.pull(0.0, ms.initial.sphere(4, 3))).any()
+
+
+def test_noise_of_any_member_is_seen():
+    members = [ms.Dynamics(), ms.Dynamics(noise=0.1)]
+    with pytest.raises(InputError, match="noise"):
+        ms.simulate_many(members, ms.initial.sphere(4, 3, runs=2), t=0.5, method="euler", summation="lanes")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metastable import masks, normalise, scores
 from metastable.fast.lanes import fill, fma, inlined, kernel, larger, load, root, store
 from metastable.fast.threads import share
 from metastable.fast.vexp import LOG2E, exp2
@@ -29,7 +30,8 @@ def unsupported(dyn: Any, method: str, dtype: str) -> str | None:
     w = dyn.weights
     if method not in TABLEAUS or dtype != "float64":
         return f"runs side by side take float64 steps of {' or '.join(TABLEAUS)}, not {dtype} steps of {method}"
-    if dyn.normalise_name != "softmax" or dyn.score_name != "dot" or dyn.mask_name not in ("full", "causal"):
+    plain = normalise.resolve(dyn.normalise) is normalise.softmax and scores.resolve(dyn.score) is scores.SCORES["dot"]
+    if not plain or masks.resolve(dyn.mask) not in (None, masks.causal):  # not by name: a function may be called so too
         return "runs side by side have softmax attention of dot scores, full or causal"
     if dyn.geometry_name not in ("sphere", "euclidean") or dyn.block is not None or dyn.position is not None:
         return "runs side by side live in R^d or on the sphere, without block or positions"
