@@ -74,11 +74,29 @@ def _dense(points: Floats, radius: float) -> Ints:
     b, n, _ = points.shape
     labels = np.empty((b, n), dtype=np.int64)
     for clouds, _rows in pieces(b, n, n):  # n <= 256, so a piece always holds whole clouds
-        k, i, j = np.nonzero(_close(points[clouds], radius))
-        count = clouds.stop - clouds.start
-        flat = first_seen(graph_components(k * n + i, k * n + j, count * n)).reshape(count, n)
-        labels[clouds] = flat - flat[:, :1]  # no component crosses clouds, so each cloud's labels are contiguous
+        labels[clouds] = _joined(_close(points[clouds], radius))
     return labels
+
+
+def _joined(close: Bools) -> Ints:
+    """Component labels (b, n) of graphs (b, n, n), by NumPy alone: SciPy's graphs take longer to import than a run.
+
+    Every point takes the smallest label in reach and then that label's own, until nothing changes.
+    """
+    b, n, _ = close.shape
+    own = np.arange(n)
+    close[:, own, own] = True  # also where a point is nan, so that every point has a neighbour
+    cloud, i, j = np.nonzero(close)
+    neighbours, starts = cloud * n + j, np.flatnonzero(np.diff(cloud * n + i, prepend=-1))
+    labels = np.arange(b * n)
+    while True:
+        least = np.minimum.reduceat(labels[neighbours], starts)  # (b n,)
+        least = least[least]
+        if np.array_equal(least, labels):
+            break
+        labels = least
+    labels = labels.reshape(b, n) - n * np.arange(b)[:, None]  # the first point of each component
+    return np.take_along_axis(np.cumsum(labels == own, axis=-1) - 1, labels, axis=-1)
 
 
 def _close(points: Floats, radius: float) -> Bools:
