@@ -27,7 +27,7 @@ def test_default_run(metastable: Metastable, tmp_path: Path) -> None:
     assert lines[0].startswith("64 tokens on S^2, causal attention, beta = 9, rk4, dt = 0.1: reached t = 15. It took")
     assert lines[1].startswith("Clusters: ")
     names = {path.name for path in (tmp_path / "first").iterdir()}
-    assert names == {"config.toml", "provenance.json", "data.zarr", "done", "figure.png", "figure.pdf", "film.mp4"}
+    assert names == {"config.toml", "provenance.json", "data.zarr", "done", "figure.png", "film.mp4"}
     run = ms.load(tmp_path / "first")
     assert run.x.shape == (151, 64, 3)
     same = ms.simulate(ms.Dynamics(beta=9.0, mask="causal"), ms.initial.sphere(64, 3), t=15.0)
@@ -159,7 +159,7 @@ def test_looks_from_the_file(metastable: Metastable, tmp_path: Path) -> None:
     answer = metastable("simulate", "run.toml", "--out", "run")
     assert answer.code == 0
     assert "Note" not in answer.out
-    assert answer.out.count("Picture: ") == 3
+    assert answer.out.count("Picture: ") == 2
     assert metastable("simulate", "run.toml", "--out", "run").out.count("Picture: ") == 0  # they are there
 
 

@@ -8,7 +8,7 @@ from plot_runs import trajectory_like
 
 from metastable.errors import InputError
 from metastable.plots import animate
-from metastable.plots import film as film_module
+from metastable.plots import frames as frames_module
 
 
 def frames_of(path):
@@ -115,7 +115,7 @@ def test_interrupt_stops_the_encoder_and_leaves_nothing(tmp_path, short_run, mon
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(film_module, "arrange", interrupted)
+    monkeypatch.setattr(frames_module, "arrange", interrupted)
     with pytest.raises(KeyboardInterrupt):
         animate(short_run[1], tmp_path / "run.mp4", size=(64, 64))
     assert not list(tmp_path.iterdir())

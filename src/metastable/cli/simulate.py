@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from metastable.config import Job
     from metastable.trajectory import Trajectory
 
-FIGURES, FILM = ("figure.png", "figure.pdf"), "film.mp4"
+FIGURE, FILM = "figure.png", "film.mp4"
 
 
 @flagged(Simulate)
@@ -35,7 +35,7 @@ def simulate(
     Parameters
     ----------
     no_pictures
-        leave the record without figure.png, figure.pdf and film.mp4
+        leave the record without figure.png and film.mp4
     json
         print one JSON object and nothing else
     """
@@ -103,11 +103,10 @@ def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, said: 
 
     made = []
     try:
-        missing = [folder / name for name in FIGURES if not (folder / name).exists()]
-        if missing:
+        if not (folder / FIGURE).exists():
             usual = _colour(run) if "color" in plots.PLOTS[look.kind].options else {}
             figure = plots.plot(run, **usual | look.model_dump(exclude_none=True))
-            made += [plots.save_figure(figure, path) for path in missing]
+            made.append(plots.save_figure(figure, folder / FIGURE))
         if len(run) > 1 and not (folder / FILM).exists():
             made.append(plots.animate(run, folder / FILM, **_colour(run) | film.model_dump(exclude_none=True)))
     except KeyboardInterrupt:

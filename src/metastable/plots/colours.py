@@ -88,9 +88,10 @@ def first_colour(first: str) -> str:
 def _named(motion: Motion, color: str) -> Any:
     if color == "token":
         return matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, motion.n))  # (n, 4)
-    if color in ("cluster", "final"):
-        identity = tracked_identity(motion)  # (T, n)
-        return identity_colours(identity if color == "cluster" else identity[-1:])
+    if color == "cluster":
+        return identity_colours(tracked_identity(motion))  # (T, n)
+    if color == "final":
+        return identity_colours(visible_clusters(motion, motion.x[-1:]))  # (1, n)
     if not is_color_like(color):
         raise unknown("colouring", color, COLOURINGS)
     return to_rgba(color)
@@ -119,19 +120,27 @@ def _from_array(motion: Motion, values: NDArray[Any]) -> Any:
 def tracked_identity(motion: Motion) -> NDArray[np.int_]:
     """Cluster identities (T, n) of a run, for clusters as the eye sees them.
 
-    Tokens are linked within a fifth of the spacing that as many evenly spread tokens would have, at most 0.1 of the
-    radius: dots that touch on paper. Counts at the observables' finer tolerance are in "cluster_identities", which may
-    be given as colours instead.
+    Identities at the observables' finer tolerance are in "cluster_identities", which may be given as colours instead.
     """
-    from metastable.observables import cluster_labels, track
+    from metastable.observables import track
+
+    return track(visible_clusters(motion, motion.x), motion.t).identities
+
+
+def visible_clusters(motion: Motion, x: Floats) -> NDArray[np.int_]:
+    """Cluster labels (m, n) of states x (m, n, d) of a run, for clusters as the eye sees them.
+
+    Tokens are linked within a fifth of the spacing that as many evenly spread tokens would have, at most 0.1 of the
+    radius: dots that touch on paper.
+    """
+    from metastable.observables.clusters import cluster_labels
 
     start, largest = motion.x[0], float(np.abs(motion.x[0]).max()) or 1.0
     away = np.linalg.norm(start / largest - (start / largest).mean(axis=0), axis=1)  # scaled: squares may overflow
     radius = 1.0 if motion.sphere else largest * float(np.sqrt((away**2).mean()))
     spacing = 2.5 * motion.n ** (-1 / max(1, motion.d - motion.sphere))
     tolerance = min(0.2 * spacing, 0.1) * (radius or 1.0)
-    labels = cluster_labels(motion.x, tolerance, "sphere" if motion.sphere else "euclidean")
-    return track(labels, motion.t).identities
+    return cluster_labels(x, tolerance, "sphere" if motion.sphere else "euclidean")
 
 
 def paler(colours: Floats, amount: Floats | float) -> Floats:

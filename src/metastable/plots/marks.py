@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from metastable.plots.colours import paler
 from metastable.plots.globe import runs_of
@@ -11,19 +11,24 @@ from metastable.plots.style import PAPER, RASTER_ABOVE
 
 Floats = NDArray[np.float64]
 
+RIM = 0.35  # points: white around a dot,
+RIMMED = 500  # up to so many of them
 
-def dots_apart(ax: Axes, xy: Floats) -> int:
-    """How many dots can be told apart: occupied cells of a fine grid over the panel.
+
+def dots_apart(ax: Axes, xy: Floats) -> NDArray[np.int_]:
+    """How many of the dots (..., n, 2) can be told apart: occupied cells of a fine grid over the panel, (...).
 
     Thousands of tokens need small dots while they are spread out, and large ones once they have gathered.
     """
     low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T  # (2,) each
-    return len(np.unique(np.floor(100 * (xy - low) / (high - low)), axis=0))
+    cells = np.floor(100 * (xy - low) / (high - low))
+    numbers = np.sort(cells[..., 0] + 1e6 * cells[..., 1], axis=-1)
+    return np.asarray(1 + (np.diff(numbers, axis=-1) != 0).sum(axis=-1))
 
 
-def dot_area(count: int) -> float:
+def dot_area(count: ArrayLike) -> Floats:
     """Area of a dot in square points: smaller the more dots there are."""
-    return float(np.clip(20.0 * (64 / max(count, 1)) ** 0.6, 1.2, 26.0))
+    return np.clip(20.0 * (64 / np.maximum(count, 1)) ** 0.6, 1.2, 26.0)
 
 
 def shade(depth: Floats, shading: float) -> tuple[Floats, Floats]:
@@ -39,16 +44,26 @@ def shade(depth: Floats, shading: float) -> tuple[Floats, Floats]:
 
 
 def arrange(
-    xy: Floats, depth: Floats, colours: Floats, area: float, shading: float, first: bool
+    xy: Floats, depth: Floats, colours: Floats, area: ArrayLike, shading: float, first: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Positions, areas and colours in drawing order, far to near; a marked first token is larger and last."""
+    """Positions (..., n, 2), areas (..., n) and colours (..., n, 4) in drawing order.
+
+    That is far to near; a marked first token is larger and last.
+    """
     pale, size = shade(depth, shading)
-    areas = area * size**2
-    order = np.argsort(depth, kind="stable")
+    areas = np.asarray(area)[..., None] * size**2
+    height = depth
     if first:
-        areas[0] = 2.2 * max(area, 8.0) * size[0] ** 2
-        order = np.concatenate([order[order != 0], [0]])
-    return xy[order], areas[order], paler(colours, pale)[order]
+        areas[..., 0] = 2.2 * np.maximum(area, 8.0) * size[..., 0] ** 2
+        height = np.array(depth)
+        height[..., 0] = np.inf
+    order = np.argsort(height, axis=-1, kind="stable")
+    each = order[..., None]
+    return (
+        np.take_along_axis(xy, each, axis=-2),
+        np.take_along_axis(areas, order, axis=-1),
+        np.take_along_axis(paler(colours, pale), each, axis=-2),
+    )
 
 
 def draw_dots(
@@ -58,7 +73,7 @@ def draw_dots(
     colours: Floats,
     shading: float = 0.0,
     first: bool = False,
-    area: float | None = None,
+    area: ArrayLike | None = None,
 ) -> PathCollection:
     """Draw tokens (n, 2); above `RASTER_ABOVE` of them they are an image inside vector files."""
     apart = dots_apart(ax, xy)
@@ -69,8 +84,8 @@ def draw_dots(
         places[:, 1],
         s=areas,
         c=faces,
-        edgecolors=PAPER if apart <= 500 else "none",
-        linewidths=0.35,
+        edgecolors=PAPER if apart <= RIMMED else "none",
+        linewidths=RIM,
         zorder=4,
         rasterized=len(xy) > RASTER_ABOVE,
         clip_on=False,
