@@ -67,7 +67,7 @@ def test_a_cluster_on_the_pole_does_not_hurt():
     x[::50] = -x[::50]
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     got = spectral(x, x, 25.0)
-    assert np.abs(got.sums.value - exact(x, x, None, 25.0).value).max() < 1e-13
+    assert np.abs(got.sums.value - exact(x, x, None, 25.0).value).max() <= got.error <= 1e-12
 
 
 def test_a_lone_token_is_summed_exactly():
@@ -94,7 +94,7 @@ def test_rounding_constant_covers_what_is_measured():
             for beta in (1.0, 50.0):
                 x = cloud(kind, 2000, d)
                 rank = int(np.flatnonzero(ranks.bessel(d, beta).tail < 1e-18)[0])
-                out = _full(points(x, x, beta, None), rank, True)[:, :2000]
+                out = _full(points(x, x, beta, None), rank, True, lambda *piece: None)[:, :2000]
                 off = np.abs((out[1 : 1 + d] / out[0]).T - exact(x, x, None, beta).value).max(axis=1)
                 assert (off * out[0] / 2000).max() < ranks.ROUNDING
 

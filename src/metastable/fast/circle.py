@@ -25,26 +25,30 @@ def _turn(c: Any, s: Any, x: Any, y: Any) -> Any:
 
 
 @kernel
-def moments(K: Any, w: Any, first: int, last: int, rank: int, C: Any, S: Any) -> None:
-    """Add the points first to last, weighted by w[0], to the moments; lanes are added up by the caller."""
+def moments(K: Any, w: Any, first: int, last: int, rank: int, out: Any) -> None:
+    """Add the points first to last, weighted by w[0], to the moments ``out`` (rank + 1, 2): cosine and sine."""
+    M = np.zeros((2 * (rank + 1), 8))
     for j in range(first, last, 16):
         x, y, x2, y2 = load(K, 0, j), load(K, 1, j), load(K, 0, j + 8), load(K, 1, j + 8)
         c, c2 = load(w, 0, j), load(w, 0, j + 8)
         s = fill(K, 0.0)
         s2 = s
         for k in range(rank + 1):
-            store(C, k, 0, load(C, k, 0) + (c + c2))
-            store(S, k, 0, load(S, k, 0) + (s + s2))
+            store(M, 2 * k, 0, load(M, 2 * k, 0) + (c + c2))
+            store(M, 2 * k + 1, 0, load(M, 2 * k + 1, 0) + (s + s2))
             c, s = _turn(c, s, x, y)
             c2, s2 = _turn(c2, s2, x2, y2)
+    for k in range(rank + 1):
+        out[k, 0] += total(load(M, 2 * k, 0))
+        out[k, 1] += total(load(M, 2 * k + 1, 0))
 
 
 @kernel
-def coefficients(C: Any, S: Any, scale: Any, rank: int, out: Any) -> None:
+def coefficients(M: Any, scale: Any, rank: int, out: Any) -> None:
     """The four coefficients of cos(k a) and sin(k a) in Z and in dZ/dbeta, from ``scale`` (2, rank + 1)."""
     for k in range(rank + 1):
-        out[k, 0], out[k, 1] = C[k] * scale[0, k], S[k] * scale[0, k]
-        out[k, 2], out[k, 3] = C[k] * scale[1, k], S[k] * scale[1, k]
+        out[k, 0], out[k, 1] = M[k, 0] * scale[0, k], M[k, 1] * scale[0, k]
+        out[k, 2], out[k, 3] = M[k, 0] * scale[1, k], M[k, 1] * scale[1, k]
 
 
 @kernel
@@ -71,24 +75,17 @@ def evaluate(Q: Any, first: int, last: int, rank: int, table: Any, beta: float, 
 @kernel
 def causal(
     Q: Any, K: Any, W: Any, scaled: Any, low: Any, high: Any, shift: Any, first: int, last: int, block: int,
-    rank: int, scale: Any, beta: float, radial: bool, C: Any, S: Any, out: Any,
+    rank: int, scale: Any, beta: float, radial: bool, M: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Queries first to last, each over its predecessors; C and S (rank + 1) hold the moments of all points before.
+    """Queries first to last, each over its predecessors; M holds the moments of all points before.
 
     Far predecessors come from the moments, the ones in the query's own block from the exact sum. ``scaled`` are the
     queries times beta log2(e), W = (w, w k) the sources.
     """
     table = np.zeros((rank + 1, 4))
-    c, s = np.zeros((rank + 1, 8)), np.zeros((rank + 1, 8))
     for begin in range(first, last, block):
         end = min(begin + block, last)
-        coefficients(C, S, scale, rank, table)
+        coefficients(M, scale, rank, table)
         evaluate(Q, begin, end, rank, table, beta, radial, out)
         row_sums(scaled, K, W, low, high, shift, begin, min(end, len(low)), out, 8)
-        for k in range(rank + 1):
-            store(c, k, 0, fill(c, 0.0))
-            store(s, k, 0, fill(s, 0.0))
-        moments(K, W, begin, end, rank, c, s)
-        for k in range(rank + 1):
-            C[k] += total(load(c, k, 0))
-            S[k] += total(load(s, k, 0))
+        moments(K, W, begin, end, rank, M)

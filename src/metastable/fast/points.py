@@ -43,17 +43,26 @@ def _normalise(points: Any, sign: float, first: int, last: int, out: Any, square
 
 
 @kernel
-def _settle(out: Any, length: float, first: int, last: int, value: Any) -> None:
-    """value_i = length * summed vector / Z_i."""
+def _settle(out: Any, length: float, first: int, last: int, floors: Any, value: Any) -> tuple[int, float]:
+    """value_i = length * summed vector / Z_i; how many Z_i miss their floor, and the least Z_i / floor of the others.
+
+    ``floors`` holds one number for all rows, or one for each.
+    """
+    missed, least, each = 0, np.inf, min(len(floors) - 1, 1)
     for i in range(first, last):
-        scale = length / out[0, i]
+        scale, floor = length / out[0, i], floors[i * each]
         for c in range(value.shape[1]):
             value[i, c] = out[c + 1, i] * scale
+        if out[0, i] >= floor > 0.0:
+            least = min(least, out[0, i] / floor)
+        else:
+            missed += 1
+    return missed, least
 
 
 def cuts(n: int, step: int) -> list[tuple[int, int]]:
     """The pieces into which n tokens are cut."""
-    return threads.pieces(n, _PARTS if n > 1000 else 1, step)
+    return threads.pieces(n, _PARTS if n > 10_000 else 4 if n > 1000 else 1, step)
 
 
 def _light_cuts(n: int) -> list[tuple[int, int]]:
@@ -70,20 +79,28 @@ def unit_rows(points: np.ndarray, sign: float, out: np.ndarray) -> tuple[float, 
     return math.sqrt(squares[:, 0].min()), math.sqrt(squares[:, 1].max())
 
 
+def _coordinates(name: str, n: int, d: int, width: int) -> np.ndarray:
+    """Three rows of coordinates, 0 where there is no token."""
+    out = pack.room(name, (3, width))
+    out[:, n:], out[d:] = 0.0, 0.0
+    return out
+
+
 def points(q: np.ndarray, k: np.ndarray, beta: float, weights: np.ndarray | None) -> Points:
     """Unit queries, turned round for negative beta, and unit keys."""
-    n = len(k)
+    n, d = k.shape
     width = -(-n // GROUP) * GROUP
-    S = pack.aligned((4, width), np.float64)
+    S = pack.room("sources", (4, width))
+    S[:, n:], S[1 + d :] = 0.0, 0.0
     S[0, :n] = 1.0 if weights is None else weights
-    K = S[1:] if weights is None else pack.aligned((3, width), np.float64)
+    K = S[1:] if weights is None else _coordinates("keys", n, d, width)
     shortest, longest = unit_rows(k, 1.0, K)
     if weights is not None:
         np.multiply(S[0], K, out=S[1:])
     if q is k and beta >= 0:
         Q, low, high = K, shortest, longest
     else:
-        Q = pack.aligned((3, width), np.float64)
+        Q = _coordinates("queries", n, d, width)
         low, high = unit_rows(q, 1.0 if beta >= 0 else -1.0, Q)
     kappa = abs(beta) * high * longest
     uneven = high / low * (longest / shortest) - 1.0 if low * shortest > 0 else math.inf
@@ -100,9 +117,8 @@ def exact_rows(given: Points, rows: np.ndarray, high: np.ndarray) -> np.ndarray:
     return out
 
 
-def settle(given: Points, out: np.ndarray) -> np.ndarray:
-    """sum_j A_ij k_j, (n, d), from Z and the summed vectors."""
-    value = np.empty((given.n, given.dimension))
-    parts = _light_cuts(given.n)
-    threads.share(lambda p: _settle(out, given.length, *parts[p], value), len(parts))
-    return value
+def settle(
+    given: Points, out: np.ndarray, first: int, last: int, floors: np.ndarray, value: np.ndarray
+) -> tuple[int, float]:
+    """sum_j A_ij k_j of some rows into ``value`` (n, d); how many Z miss their floor, and the least Z / floor else."""
+    return _settle(out, given.length, first, min(last, given.n), floors, value)  # type: ignore[no-any-return]

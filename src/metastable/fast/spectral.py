@@ -2,12 +2,14 @@
 
 The kernel e^{beta <q_i, k_j>} is expanded in Fourier modes or spherical harmonics, so the keys enter through their
 moments only (`circle`, `sphere`; under the causal mask moments run along with the tokens). The rank follows from the
-tolerance by a bound that holds for any tokens (`ranks`). A row whose Z_i is so small that the bound fails there, for
-example a lone token opposite a large cluster, is summed exactly instead, and a few rows are always compared with the
-exact sum.
+tolerance by a bound that holds for any tokens (`ranks`) and from how much a few rows, summed exactly, see; those rows
+are then compared. A row whose Z_i is so small that the bound fails there, for example a lone token opposite a large
+cluster, is summed exactly instead.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from metastable.fast.points import GROUP, Points, cuts, exact_rows, points, sett
 from metastable.fast.vexp import LOG2E
 
 _COMPARED = 8  # rows compared with the exact sum
+_LESS = 0.9  # of what the compared rows see, others are expected to see at least this much
 _RESCUED = 0.02  # share of rows that may be summed exactly before more modes, or the exact sum, are the better choice
 
 
@@ -46,6 +49,7 @@ def refusal(dimension: int, kappa: float, normalise: str, mask: str, tol: float)
     return None
 
 
+@lru_cache(maxsize=64)
 def first_rank(dimension: int, kappa: float, tol: float) -> int | None:
     """The rank for tokens that see at least half as much as evenly spread ones."""
     share = ranks.uniform_share(dimension, kappa) / 2
@@ -94,119 +98,153 @@ def spectral(
     if why is not None:
         return why
     seen = _seen(given.n, weights, mask)
-    found = _within_tolerance(given, seen, mask, tol, radial)
-    if isinstance(found, str):
-        return found
-    out, rank, error = found
-    poor = np.flatnonzero(~(error <= tol))
-    measured = _compare(given, out, error, poor, mask, radial)
-    bound = float(np.delete(error, poor).max(initial=ranks.ROUNDING)) if len(poor) else float(error.max())
-    if not measured <= 4 * bound + 4 * ranks.ROUNDING:
-        return f"the expansion is off by {measured:.1e} where {bound:.1e} was promised"
-    value = settle(given, out)
-    log_z = np.log(out[0, : given.n]) + given.kappa
+    got = _within_tolerance(given, seen, mask, tol, radial)
+    if isinstance(got, str):
+        return got
+    if not got.measured <= 4 * got.error + 4 * ranks.ROUNDING:
+        return f"the expansion is off by {got.measured:.1e} where {got.error:.1e} was promised"
+    value, log_z = got.sums
     if normalise == "unnormalised":
         value *= np.exp(log_z - np.log(seen))[:, None]
-    kind = np.result_type(q, k)
-    return Expanded(Sums(value.astype(kind, copy=False), log_z), rank, bound, measured, len(poor))
+    return got._replace(sums=Sums(value.astype(np.result_type(q, k), copy=False), log_z))
 
 
-def _within_tolerance(
-    given: Points, seen: np.ndarray, mask: str, tol: float, radial: bool
-) -> tuple[np.ndarray, int, np.ndarray] | str:
-    """(sums, rank, error of each row) with few rows beyond the tolerance, or the reason why not."""
-    sound = min(1.0, (1.0 - given.slack / tol))
-    rank = first_rank(given.dimension, given.kappa, tol * sound)
+def _within_tolerance(given: Points, seen: np.ndarray, mask: str, tol: float, radial: bool) -> Expanded | str:
+    """The sums with few rows beyond the tolerance, or the reason why not."""
+    allowed = tol - given.slack
+    count = min(_COMPARED, given.n)
+    rows = np.arange(count) * (given.n - 1) // max(count - 1, 1)
+    known = _exactly(given, rows, mask)
+    share = np.sort(known[0] / (seen if len(seen) == 1 else seen[rows]))
+    least = float(share[min(1, count - 1)])  # one row may be an exception
+    rank = ranks.rank_for(given.dimension, given.kappa, _LESS * allowed * least - ranks.ROUNDING, radial)
+    if rank is None:
+        rank = first_rank(given.dimension, given.kappa, allowed)
+    value, many = np.empty((given.n, given.dimension)), max(_COMPARED, int(_RESCUED * given.n))
     for _ in range(2):
         if rank is None:
             break
-        out = _causal(given, rank, radial) if mask == "causal" else _full(given, rank, radial)
-        lost = float(ranks.bessel(given.dimension, given.kappa).tail[rank]) + ranks.ROUNDING
+        floors = seen * (ranks.tail(given.dimension, given.kappa, rank, radial) + ranks.ROUNDING) / allowed
+        out, missed, surplus = _settled(given, rank, mask, radial, floors, value)
+        if missed <= many:
+            poor = np.flatnonzero(~((out[0, : given.n] >= floors) & (floors > 0.0))) if missed else rows[:0]
+            measured = _difference(given, value, rows, known, poor, radial)
+            bound = max(allowed / surplus + given.slack, ranks.ROUNDING)
+            return Expanded(_rescued(given, out, value, poor, mask), rank, bound, measured, missed)
         share = np.maximum(out[0, : given.n], 0.0) / seen
-        with np.errstate(divide="ignore"):
-            error = lost / share + given.slack
-        many = max(_COMPARED, int(_RESCUED * given.n))
-        if np.count_nonzero(~(error <= tol)) <= many:
-            return out, rank, error
         least = float(np.partition(share, many // 2)[many // 2])
-        rank = ranks.rank_for(given.dimension, given.kappa, tol * sound * least / 2 - ranks.ROUNDING)
+        rank = ranks.rank_for(given.dimension, given.kappa, allowed * least / 2 - ranks.ROUNDING, radial)
     return "many tokens see so little of the others that rounding or rank would spoil the expansion"
+
+
+def _settled(
+    given: Points, rank: int, mask: str, radial: bool, floors: np.ndarray, value: np.ndarray
+) -> tuple[np.ndarray, int, float]:
+    """(sums, rows whose Z misses its floor, least Z / floor of the others), with the values in ``value``."""
+    notes: list[tuple[int, float]] = []
+
+    def finish(out: np.ndarray, first: int, last: int) -> None:
+        notes.append(settle(given, out, first, last, floors, value))
+
+    out = (_causal if mask == "causal" else _full)(given, rank, radial, finish)
+    return out, sum(missed for missed, _ in notes), min(surplus for _, surplus in notes)
+
+
+def _difference(
+    given: Points, value: np.ndarray, rows: np.ndarray, known: np.ndarray, poor: np.ndarray, radial: bool
+) -> float:
+    """The largest difference between values and exact sums ``known`` of some rows, the poor ones left out."""
+    d = given.dimension
+    gap = value[rows].T / given.length - known[1 : 1 + d] / known[0]
+    if not radial:
+        along = given.Q[:d, rows]
+        gap -= np.einsum("ci,ci->i", gap, along) * along
+    return float(np.abs(gap[:, ~np.isin(rows, poor)] if len(poor) else gap).max(initial=0.0))
+
+
+def _rescued(given: Points, out: np.ndarray, value: np.ndarray, poor: np.ndarray, mask: str) -> Sums:
+    """Values and logarithms of Z with exact rows in the place of the poor ones."""
+    Z = out[0, : given.n]
+    if len(poor):
+        known = _exactly(given, poor, mask)
+        Z[poor], value[poor] = known[0], (known[1 : 1 + given.dimension] / known[0]).T * given.length
+    log_z = np.log(Z)
+    log_z += given.kappa
+    return Sums(value, log_z)
+
+
+def _exactly(given: Points, rows: np.ndarray, mask: str) -> np.ndarray:
+    """Z and the summed vector of some rows, pair by pair, (4, rows)."""
+    return exact_rows(given, rows, rows + 1 if mask == "causal" else np.full(len(rows), given.n))
 
 
 def _seen(n: int, weights: np.ndarray | None, mask: str) -> np.ndarray:
     """The weight that each row sees; one number when all see the same."""
     if mask == "full":
-        return np.array(float(n) if weights is None else weights.sum())
+        return np.array([float(n) if weights is None else weights.sum()])
     return np.arange(1.0, n + 1.0) if weights is None else np.cumsum(weights)
 
 
-def _compare(given: Points, out: np.ndarray, error: np.ndarray, poor: np.ndarray, mask: str, radial: bool) -> float:
-    """Put exact rows in the place of the poor ones; the largest difference met among some others."""
-    fine = error if len(poor) == 0 else np.where(error <= error[poor].min(), error, 0.0)
-    others = np.append(np.linspace(0, given.n - 1, _COMPARED - 1).astype(np.int64), np.argmax(fine))
-    asked = np.setdiff1d(others, poor)
-    rows = np.concatenate([poor, asked])
-    known = exact_rows(given, rows, rows + 1 if mask == "causal" else np.full(len(rows), given.n))
-    out[:, poor] = known[:, : len(poor)]
-    known = known[:, len(poor) :]
-    gap = out[1 : 1 + given.dimension, asked] / out[0, asked] - known[1 : 1 + given.dimension] / known[0]
-    if not radial:
-        along = given.Q[: given.dimension, asked]
-        gap -= np.einsum("ci,ci->i", gap, along) * along
-    return float(np.abs(gap).max(initial=0.0))
-
-
 def _gathered(given: Points, rank: int, g: np.ndarray, parts: list[tuple[int, int]]) -> np.ndarray:
-    """Moments of each piece of tokens, (pieces, 2, entries)."""
-    entries = rank + 1 if given.dimension == 2 else (rank + 1) * (rank + 2) // 2
-    sums = pack.aligned((len(parts) * 2 * entries, 8), np.float64).reshape(len(parts), 2, entries, 8)
+    """Moments of each piece of tokens, (pieces, entries, 2 or 4)."""
+    flat = given.dimension == 2
+    sums = np.zeros((len(parts), rank + 1, 2) if flat else (len(parts), g.shape[1] - 1, 4))
+
+    def one(p: int) -> None:
+        if flat:
+            circle.moments(given.K, given.S, *parts[p], rank, sums[p])
+        else:
+            sphere.moments(given.K, given.S, *parts[p], rank, g, sums[p])
+
+    threads.share(one, len(parts))
+    return sums
+
+
+Finish = Callable[[np.ndarray, int, int], None]  # what is done with the rows first to last once they have been summed
+
+
+def _full(given: Points, rank: int, radial: bool, finish: Finish) -> np.ndarray:
+    """Z_i e^{-kappa} and the summed vector, (4, n)."""
+    scale, g, a = ranks.tables(given.dimension, given.kappa, rank)
+    parts = cuts(given.K.shape[1], GROUP)
+    M = _gathered(given, rank, g, parts).sum(axis=0)
+    kappa, out = max(given.kappa, ranks.LEAST), pack.room("sums", (4, given.K.shape[1]))
+    table = np.zeros((len(M), 4 if given.dimension == 2 else 12))
+    if given.dimension == 2:
+        circle.coefficients(M, scale, rank, table)
+    else:
+        sphere.coefficients(M, scale, a, rank, table)
 
     def one(p: int) -> None:
         if given.dimension == 2:
-            circle.moments(given.K, given.S, *parts[p], rank, sums[p, 0], sums[p, 1])
+            circle.evaluate(given.Q, *parts[p], rank, table, kappa, radial, out)
         else:
-            sphere.moments(given.K, given.S, *parts[p], rank, g, sums[p, 0], sums[p, 1])
+            sphere.evaluate(given.Q, *parts[p], rank, g, table, kappa, radial, out)
+        finish(out, *parts[p])
 
     threads.share(one, len(parts))
-    return sums.sum(axis=-1)  # type: ignore[no-any-return]
-
-
-def _full(given: Points, rank: int, radial: bool) -> np.ndarray:
-    """Z_i e^{-kappa} and the summed vector, (4, n)."""
-    scale, g = ranks.tables(given.dimension, given.kappa, rank)
-    parts = cuts(given.K.shape[1], GROUP)
-    C, S = _gathered(given, rank, g, parts).sum(axis=0)
-    kappa, out = max(given.kappa, ranks.LEAST), pack.aligned((4, given.K.shape[1]), np.float64)
-    table = np.zeros((len(C), 4 if given.dimension == 2 else 6))
-    if given.dimension == 2:
-        circle.coefficients(C, S, scale, rank, table)
-        threads.share(lambda p: circle.evaluate(given.Q, *parts[p], rank, table, kappa, radial, out), len(parts))
-    else:
-        sphere.coefficients(C, S, scale, rank, table)
-        threads.share(lambda p: sphere.evaluate(given.Q, *parts[p], rank, g, table, kappa, radial, out), len(parts))
     return out
 
 
-def _causal(given: Points, rank: int, radial: bool) -> np.ndarray:
+def _causal(given: Points, rank: int, radial: bool, finish: Finish) -> np.ndarray:
     """As `_full`, each query over its predecessors: moments of all earlier pieces first, then piece by piece."""
-    scale, g = ranks.tables(given.dimension, given.kappa, rank)
-    entries = scale.shape[1]
+    scale, g, a = ranks.tables(given.dimension, given.kappa, rank)
+    entries = scale.shape[1] * (given.dimension - 1)
     block = max(64, min(512, int(5.0 * math.sqrt(entries)) // GROUP * GROUP))
     parts = cuts(given.K.shape[1], block)
-    before = np.zeros((len(parts), 2, entries))
-    if len(parts) > 1:
-        before[1:] = np.cumsum(_gathered(given, rank, g, parts[:-1]), axis=0)
-    kappa, out = max(given.kappa, ranks.LEAST), pack.aligned((4, given.K.shape[1]), np.float64)
+    before = np.cumsum(_gathered(given, rank, g, parts), axis=0)
+    before = np.concatenate([np.zeros_like(before[:1]), before[:-1]])
+    kappa, out = max(given.kappa, ranks.LEAST), pack.room("sums", (4, given.K.shape[1]))
     i = np.arange(given.n)
     scaled, shift = given.Q * (kappa * LOG2E), np.full(given.n, kappa * LOG2E)
     common = (given.Q, given.K, given.S, scaled, i // block * block, i + 1, shift)
 
     def one(p: int) -> None:
-        C, S = before[p]
         if given.dimension == 2:
-            circle.causal(*common, *parts[p], block, rank, scale, kappa, radial, C, S, out)
+            circle.causal(*common, *parts[p], block, rank, scale, kappa, radial, before[p], out)
         else:
-            sphere.causal(*common, *parts[p], block, rank, g, scale, kappa, radial, C, S, out)
+            sphere.causal(*common, *parts[p], block, rank, g, scale, a, kappa, radial, before[p], out)
+        finish(out, *parts[p])
 
     threads.share(one, len(parts))
     return out

@@ -9,7 +9,13 @@ Y_lm is, up to a factor, p_l^m(z) times the real or imaginary part of (x + i y)^
 
 so value and gradient of the partition sum Z come from one recurrence. The summed vector is
 sum_j w_j e^{beta <x, k_j>} k_j = (tangential part of grad Z) / beta + (dZ / dbeta) x: no vector moments are needed.
-Entries (m, l) lie in one list, m first.
+
+Orders go in pairs m, m + 1 with m even that share the polynomials of order m, which halves the recurrences:
+
+    p_{l+1}^{m+1} = p_l^m + a p_{l-1}^{m+1},   a = (l-m) (l-m-1) / (4 l^2 - 1)
+
+takes moments to the second order's own polynomials, and its transpose takes coefficients back. Entries (m, l) of even m
+lie in one list, m first; each holds order m at degree l and order m + 1 at degree l + 1.
 """
 
 from typing import Any
@@ -20,6 +26,7 @@ from metastable.fast.lanes import every, fill, fma, inlined, kernel, load, reach
 from metastable.fast.rows import row_sums
 
 _CHUNK = 512  # points whose powers (x + i y)^m stay in the first cache
+_SOME = 256  # points whose sums stay there too, beside the coefficients
 
 
 @inlined
@@ -31,118 +38,173 @@ def _turn(c: Any, s: Any, x: Any, y: Any) -> Any:
 @inlined
 def _forget_tiny(m: int, c: Any, s: Any) -> Any:
     """Near the poles (x + i y)^m leaves the range of normal floats, where arithmetic is a hundred times slower."""
-    if m % 8 == 7:
+    if m % 8 == 0:
         keep = reaches(fma(c, c, s * s), fill(c, 1e-300))
         return c * keep, s * keep
     return c, s
 
 
 @inlined
-def _order_moments(
-    z: Any, j: int, c: Any, r: int, s: Any, q: int, m: int, at: int, rank: int, g: Any, C: Any, S: Any
-) -> None:
-    """Order m, degrees m to rank, of four vectors of points."""
-    z0, z1, z2, z3 = load(z, 2, j), load(z, 2, j + 8), load(z, 2, j + 16), load(z, 2, j + 24)
-    c0, c1, c2, c3 = load(c, 0, r), load(c, 0, r + 8), load(c, 0, r + 16), load(c, 0, r + 24)
-    s0, s1, s2, s3 = load(s, 0, q), load(s, 0, q + 8), load(s, 0, q + 16), load(s, 0, q + 24)
-    zero, one = fill(z, 0.0), fill(z, 1.0)
-    p0, p1, p2, p3 = one, one, one, one
-    q0, q1, q2, q3 = zero, zero, zero, zero
-    for t in range(at, at + rank - m + 1):
-        store(C, t, 0, fma(p0, c0, fma(p1, c1, fma(p2, c2, fma(p3, c3, load(C, t, 0))))))
-        store(S, t, 0, fma(p0, s0, fma(p1, s1, fma(p2, s2, fma(p3, s3, load(S, t, 0))))))
-        back = every(g, 0, t + 1)
-        q0, p0 = p0, fma(z0, p0, back * q0)
-        q1, p1 = p1, fma(z1, p1, back * q1)
-        q2, p2 = p2, fma(z2, p2, back * q2)
-        q3, p3 = p3, fma(z3, p3, back * q3)
-
-
-@kernel
-def moments(K: Any, w: Any, first: int, last: int, rank: int, g: Any, C: Any, S: Any) -> None:
-    """Add the points first to last, weighted by w[0], to the moments; lanes are added up by the caller."""
-    c, s = np.empty((1, _CHUNK + 8)), np.empty((1, _CHUNK + 8))
-    cs, ss = skew(c), skew(s)
-    for begin in range(first, last, _CHUNK):
-        size = min(_CHUNK, last - begin)
-        for r in range(0, size, 8):
-            store(c, 0, cs + r, load(w, 0, begin + r))
-            store(s, 0, ss + r, fill(s, 0.0))
-        at = 0
-        for m in range(rank + 1):
-            for r in range(0, size, 32):
-                _order_moments(K, begin + r, c, cs + r, s, ss + r, m, at, rank, g, C, S)
-            for r in range(0, size, 8):
-                a, b = _turn(load(c, 0, cs + r), load(s, 0, ss + r), load(K, 0, begin + r), load(K, 1, begin + r))
-                a, b = _forget_tiny(m, a, b)
-                store(c, 0, cs + r, a)
-                store(s, 0, ss + r, b)
-            at += rank - m + 1
-
-
-@kernel
-def coefficients(C: Any, S: Any, scale: Any, rank: int, out: Any) -> None:
-    """Per (m, l) the coefficients of p_l^m in Z (two), in dZ/dz (two, from order m - 1) and in dZ/dbeta (two)."""
-    at = 0
-    for m in range(rank + 1):
-        for l in range(m, rank + 1):
-            t, before = at + l - m, at - (rank - m + 2) + l - m + 1
-            out[t, 0], out[t, 1] = C[t] * scale[0, t], S[t] * scale[0, t]
-            out[t, 4], out[t, 5] = C[t] * scale[1, t], S[t] * scale[1, t]
-            if m > 0:
-                out[t, 2] = (l - m + 1) * C[before] * scale[0, before]
-                out[t, 3] = (l - m + 1) * S[before] * scale[0, before]
-        at += rank - m + 1
+def _add(p: Any, c: Any, M: Any, t: int) -> None:
+    """Add the four products of p and c to the lanes M[0, t:]."""
+    store(M, 0, t, fma(p[0], c[0], fma(p[1], c[1], fma(p[2], c[2], fma(p[3], c[3], load(M, 0, t))))))
 
 
 @inlined
-def _order_values(z: Any, y: Any, at: int, count: int, g: Any, table: Any, radial: bool) -> Any:
-    """Sums over the degrees of one order, for the heights z and y: (Z, dZ/dz, dZ/dbeta) beside cosine and sine."""
-    zero, p = fill(z, 0.0), fill(z, 1.0)
-    q, u, v = zero, p, zero  # p, q: the last two polynomials at z; u, v: at y
-    a, b, az, bz, ar, br = zero, zero, zero, zero, zero, zero
-    c, d, cz, dz, cr, dr = zero, zero, zero, zero, zero, zero
+def _four(a: Any, i: int, j: int) -> Any:
+    """Four vectors in a row."""
+    return load(a, i, j), load(a, i, j + 8), load(a, i, j + 16), load(a, i, j + 24)
+
+
+@inlined
+def _pair_moments(K: Any, j: int, powers: Any, r: int, at: int, count: int, g: Any, M: Any, start: int) -> None:
+    """Two orders of four vectors of points, from their powers (x + i y)^m and (x + i y)^{m+1}, into M[0, start:]."""
+    z = _four(K, 2, j)
+    c, s, c2, s2 = _four(powers, 0, r), _four(powers, 1, r), _four(powers, 2, r), _four(powers, 3, r)
+    zero, one = fill(K, 0.0), fill(K, 1.0)
+    p, q = (one, one, one, one), (zero, zero, zero, zero)
     for t in range(at, at + count):
-        k = every(table, t, 0)
-        a, c = fma(k, p, a), fma(k, u, c)
-        k = every(table, t, 1)
-        b, d = fma(k, p, b), fma(k, u, d)
-        k = every(table, t, 2)
-        az, cz = fma(k, p, az), fma(k, u, cz)
-        k = every(table, t, 3)
-        bz, dz = fma(k, p, bz), fma(k, u, dz)
-        if radial:
-            k = every(table, t, 4)
-            ar, cr = fma(k, p, ar), fma(k, u, cr)
-            k = every(table, t, 5)
-            br, dr = fma(k, p, br), fma(k, u, dr)
+        _add(p, c, M, start + 32 * t)
+        _add(p, s, M, start + 32 * t + 8)
+        _add(p, c2, M, start + 32 * t + 16)
+        _add(p, s2, M, start + 32 * t + 24)
         back = every(g, 0, t + 1)
-        q, p = p, fma(z, p, back * q)
-        v, u = u, fma(y, u, back * v)
+        n0, n1 = fma(z[0], p[0], back * q[0]), fma(z[1], p[1], back * q[1])
+        n2, n3 = fma(z[2], p[2], back * q[2]), fma(z[3], p[3], back * q[3])
+        p, q = (n0, n1, n2, n3), p
+
+
+@inlined
+def _next_powers(m: int, K: Any, j: int, powers: Any, r: int) -> None:
+    """From the powers m - 2 and m - 1 of x + i y to m and m + 1."""
+    x, y = load(K, 0, j), load(K, 1, j)
+    c, s = _forget_tiny(m, *_turn(load(powers, 2, r), load(powers, 3, r), x, y))
+    c2, s2 = _turn(c, s, x, y)
+    store(powers, 0, r, c)
+    store(powers, 1, r, s)
+    store(powers, 2, r, c2)
+    store(powers, 3, r, s2)
+
+
+@kernel
+def moments(K: Any, w: Any, first: int, last: int, rank: int, g: Any, out: Any) -> None:
+    """Add the points first to last, weighted by w[0], to the moments ``out`` (entries, 4): cosine and sine twice."""
+    M, powers = np.zeros((1, 32 * len(out) + 8)), np.empty((4, _CHUNK + 8))
+    start, skip = skew(M), skew(powers)
+    for begin in range(first, last, _CHUNK):
+        size = min(_CHUNK, last - begin)
+        at = 0
+        for m in range(0, rank + 1, 2):
+            for r in range(0, size, 8):
+                if m > 0:
+                    _next_powers(m, K, begin + r, powers, skip + r)
+                else:
+                    one = load(w, 0, begin + r)
+                    store(powers, 0, skip + r, one)
+                    store(powers, 1, skip + r, fill(w, 0.0))
+                    store(powers, 2, skip + r, one * load(K, 0, begin + r))
+                    store(powers, 3, skip + r, one * load(K, 1, begin + r))
+            for r in range(0, size, 32):
+                _pair_moments(K, begin + r, powers, skip + r, at, rank - m + 1, g, M, start)
+            at += rank - m + 1
+    for t in range(len(out)):
+        for c in range(4):
+            out[t, c] += total(load(M, 0, start + 32 * t + 8 * c))
+
+
+@kernel
+def coefficients(given: Any, scale: Any, a: Any, rank: int, out: Any) -> None:
+    """What multiplies p_l^m, per entry: Z (two), dZ/dz (two), the same of order m + 1, then dZ/dbeta (two and two).
+
+    dZ/dz at order m comes from Z at order m - 1. ``given`` are the moments, ``scale`` (4, entries) the weights of the
+    modes in Z and in dZ/dbeta for both orders, 0 beyond the rank.
+    """
+    own = given.copy()
+    at, before = 0, 0
+    for m in range(0, rank + 1, 2):
+        count = rank - m + 1
+        for k in range(count):
+            t, above = at + k, before + k + 1
+            for c in range(2):
+                if k > 1:
+                    own[t, 2 + c] += a[0, t] * own[t - 2, 2 + c]
+                out[t, c], out[t, 4 + c] = own[t, c] * scale[0, t], own[t, 2 + c] * scale[1, t]
+                out[t, 8 + c], out[t, 10 + c] = own[t, c] * scale[2, t], own[t, 2 + c] * scale[3, t]
+                out[t, 2 + c] = (k + 1) * own[above, 2 + c] * scale[1, above] if m > 0 else 0.0
+                out[t, 6 + c] = (k + 1) * own[t + 1, c] * scale[0, t + 1] if k + 1 < count else 0.0
+        for t in range(at + count - 3, at - 1, -1):
+            for c in (4, 5, 6, 7, 10, 11):
+                out[t, c] += a[0, t + 2] * out[t + 2, c]
+        before = at
+        at += count
+
+
+@inlined
+def _more(k: Any, p: Any, a: Any) -> Any:
+    """a + k p for two vectors."""
+    return fma(k, p[0], a[0]), fma(k, p[1], a[1])
+
+
+@inlined
+def _pair_values(z: Any, at: int, count: int, g: Any, table: Any, radial: bool) -> Any:
+    """Sums over the degrees of two orders at two vectors of heights: (Z, dZ/dz) of each, beside cosine and sine.
+
+    Then dZ/dbeta of both.
+    """
+    q = (fill(z[0], 0.0), fill(z[0], 0.0))
+    p = (fill(z[0], 1.0), fill(z[0], 1.0))
+    a, b, az, bz, c, d, cz, dz = q, q, q, q, q, q, q, q
+    ar, br, cr, dr = q, q, q, q
+    for t in range(at, at + count):
+        a, b = _more(every(table, t, 0), p, a), _more(every(table, t, 1), p, b)
+        az, bz = _more(every(table, t, 2), p, az), _more(every(table, t, 3), p, bz)
+        c, d = _more(every(table, t, 4), p, c), _more(every(table, t, 5), p, d)
+        cz, dz = _more(every(table, t, 6), p, cz), _more(every(table, t, 7), p, dz)
+        if radial:
+            ar, br = _more(every(table, t, 8), p, ar), _more(every(table, t, 9), p, br)
+            cr, dr = _more(every(table, t, 10), p, cr), _more(every(table, t, 11), p, dr)
+        back = every(g, 0, t + 1)
+        p, q = (fma(z[0], p[0], back * q[0]), fma(z[1], p[1], back * q[1])), p
     return (a, b, az, bz, ar, br), (c, d, cz, dz, cr, dr)
 
 
 @inlined
-def _add_order(m: int, x: Any, y: Any, powers: Any, sums: Any, order: Any) -> Any:
-    """Add order m to (Z, grad Z, dZ/dbeta), and go to the next power of x + i y."""
-    c, s, c1, s1 = powers  # of orders m and m - 1
-    f, fx, fy, fz, fr = sums
-    a, b, az, bz, ar, br = order
-    k = fill(x, float(m))
-    f, fr = fma(a, c, fma(b, s, f)), fma(ar, c, fma(br, s, fr))
-    fx, fy = fma(k, fma(a, c1, b * s1), fx), fma(k, b * c1 - a * s1, fy)
-    fz = fma(az, c1, fma(bz, s1, fz))
-    c2, s2 = _forget_tiny(m, *_turn(c, s, x, y))
-    return (c2, s2, c, s), (f, fx, fy, fz, fr)
+def _add_pair(m: int, v: int, low: Any, high: Any, Q: Any, i: int, room: Any, r: int) -> None:
+    """Add orders m and m + 1 of vector v to (Z, grad Z, dZ/dbeta), and go to the powers of x + i y that come next.
+
+    They wait in ``room`` and not in registers, which would spill onto a stack that need not be aligned.
+    """
+    x, y = load(Q, 0, i), load(Q, 1, i)
+    c, s, c1, s1 = load(room, 0, r), load(room, 1, r), load(room, 2, r), load(room, 3, r)  # powers m and m - 1
+    c2, s2 = _turn(c, s, x, y)
+    a, b, az, bz, ar, br = low
+    d, e, dz, ez, dr, er = high
+    k, k2 = fill(x, float(m)), fill(x, float(m + 1))
+    f = fma(a[v], c, fma(b[v], s, load(room, 4, r)))
+    store(room, 4, r, fma(d[v], c2, fma(e[v], s2, f)))
+    fx = fma(k, fma(a[v], c1, b[v] * s1), load(room, 5, r))
+    store(room, 5, r, fma(k2, fma(d[v], c, e[v] * s), fx))
+    fy = fma(k, b[v] * c1 - a[v] * s1, load(room, 6, r))
+    store(room, 6, r, fma(k2, e[v] * c - d[v] * s, fy))
+    fz = fma(az[v], c1, fma(bz[v], s1, load(room, 7, r)))
+    store(room, 7, r, fma(dz[v], c, fma(ez[v], s, fz)))
+    fr = fma(ar[v], c, fma(br[v], s, load(room, 8, r)))
+    store(room, 8, r, fma(dr[v], c2, fma(er[v], s2, fr)))
+    store(room, 2, r, c2)
+    store(room, 3, r, s2)
+    c, s = _forget_tiny(m + 2, *_turn(c2, s2, x, y))
+    store(room, 0, r, c)
+    store(room, 1, r, s)
 
 
 @inlined
-def _write(i: int, x: Any, y: Any, z: Any, sums: Any, beta: float, out: Any) -> None:
+def _write(Q: Any, i: int, room: Any, r: int, beta: float, out: Any) -> None:
     """Z, and (grad Z - <x, grad Z> x) / beta + (dZ/dbeta) x."""
-    f, fx, fy, fz, fr = sums
-    less = fr * fill(x, beta) - fma(x, fx, fma(y, fy, z * fz))
+    x, y, z = load(Q, 0, i), load(Q, 1, i), load(Q, 2, i)
+    fx, fy, fz = load(room, 5, r), load(room, 6, r), load(room, 7, r)
+    less = load(room, 8, r) * fill(x, beta) - fma(x, fx, fma(y, fy, z * fz))
     scale = fill(x, 1.0 / beta)
-    store(out, 0, i, f)
+    store(out, 0, i, load(room, 4, r))
     store(out, 1, i, fma(less, x, fx) * scale)
     store(out, 2, i, fma(less, y, fy) * scale)
     store(out, 3, i, fma(less, z, fz) * scale)
@@ -151,43 +213,40 @@ def _write(i: int, x: Any, y: Any, z: Any, sums: Any, beta: float, out: Any) -> 
 @kernel
 def evaluate(Q: Any, first: int, last: int, rank: int, g: Any, table: Any, beta: float, radial: bool, out: Any) -> None:
     """Z and the summed vector at the queries first to last, two vectors at a time, into the rows of out (4, n)."""
-    zero, one = fill(Q, 0.0), fill(Q, 1.0)
-    for i in range(first, last, 16):
-        x, y, z = load(Q, 0, i), load(Q, 1, i), load(Q, 2, i)
-        x2, y2, z2 = load(Q, 0, i + 8), load(Q, 1, i + 8), load(Q, 2, i + 8)
-        powers, sums = (one, zero, zero, zero), (zero, zero, zero, zero, zero)
-        powers2, sums2 = powers, sums
+    room = np.empty((9, _SOME + 8))
+    skip = skew(room)
+    for begin in range(first, last, _SOME):
+        size = min(_SOME, last - begin)
+        for row in range(9):
+            for r in range(0, size, 8):
+                store(room, row, skip + r, fill(room, 1.0 if row == 0 else 0.0))
         at = 0
-        for m in range(rank + 1):
-            order, order2 = _order_values(z, z2, at, rank - m + 1, g, table, radial)
-            powers, sums = _add_order(m, x, y, powers, sums, order)
-            powers2, sums2 = _add_order(m, x2, y2, powers2, sums2, order2)
+        for m in range(0, rank + 1, 2):
+            for r in range(0, size, 16):
+                i, here = begin + r, skip + r
+                z = load(Q, 2, i), load(Q, 2, i + 8)
+                low, high = _pair_values(z, at, rank - m + 1, g, table, radial)
+                _add_pair(m, 0, low, high, Q, i, room, here)
+                _add_pair(m, 1, low, high, Q, i + 8, room, here + 8)
             at += rank - m + 1
-        _write(i, x, y, z, sums, beta, out)
-        _write(i + 8, x2, y2, z2, sums2, beta, out)
+        for r in range(0, size, 8):
+            _write(Q, begin + r, room, skip + r, beta, out)
 
 
 @kernel
 def causal(
     Q: Any, K: Any, W: Any, scaled: Any, low: Any, high: Any, shift: Any, first: int, last: int, block: int,
-    rank: int, g: Any, scale: Any, beta: float, radial: bool, C: Any, S: Any, out: Any,
+    rank: int, g: Any, scale: Any, a: Any, beta: float, radial: bool, M: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Queries first to last, each over its predecessors; C and S hold the moments of all points before.
+    """Queries first to last, each over its predecessors; M holds the moments of all points before.
 
     Far predecessors come from the moments, the ones in the query's own block from the exact sum. ``scaled`` are the
     queries times beta log2(e), W = (w, w k) the sources.
     """
-    table = np.zeros((len(C), 6))
-    c, s = np.zeros((len(C), 8)), np.zeros((len(C), 8))
+    table = np.zeros((len(M), 12))
     for begin in range(first, last, block):
         end = min(begin + block, last)
-        coefficients(C, S, scale, rank, table)
+        coefficients(M, scale, a, rank, table)
         evaluate(Q, begin, end, rank, g, table, beta, radial, out)
         row_sums(scaled, K, W, low, high, shift, begin, min(end, len(low)), out, 8)
-        for t in range(len(C)):
-            store(c, t, 0, fill(c, 0.0))
-            store(s, t, 0, fill(s, 0.0))
-        moments(K, W, begin, end, rank, g, c, s)
-        for t in range(len(C)):
-            C[t] += total(load(c, t, 0))
-            S[t] += total(load(s, t, 0))
+        moments(K, W, begin, end, rank, g, M)
