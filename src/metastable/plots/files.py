@@ -79,7 +79,24 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 300.0
     >>> save_figure(fig, "/tmp/metastable-doctest/count.svg").name
     'count.svg'
     """
-    with whole_file(path, tuple(METADATA)) as part, paper():
+    with whole_file(path, tuple(METADATA)) as part, paper(), _laid_out(figure):
         kind = part.suffix
-        figure.savefig(part, format=kind[1:], dpi=dpi, metadata=METADATA[kind])
+        how: dict[str, Any] = {"format": kind[1:], "dpi": dpi, "metadata": METADATA[kind]}
+        if kind == ".png":
+            how["pil_kwargs"] = {"compress_level": 3}  # a sixth larger, in half the time
+        figure.savefig(part, **how)
     return Path(path)
+
+
+@contextmanager
+def _laid_out(figure: Figure) -> Iterator[None]:
+    """The figure with its panels in place; left to it, `savefig` draws everything once just to place them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+    try:
+        yield
+    finally:
+        if engine is not None:
+            figure.set_layout_engine(engine)

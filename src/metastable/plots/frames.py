@@ -93,7 +93,8 @@ class Stage:
 
     def __init__(self, scene: Scene, letters: str) -> None:
         figure, self.panel = _figure(scene)
-        self.canvas: Any = figure.canvas
+        canvas: Any = figure.canvas  # Agg's, see `new_figure`
+        self.canvas = canvas
         self.point = float(figure.dpi) / 72
         self.lines = LineCollection([], linewidths=1.0, zorder=3, capstyle="round", animated=True)
         self.panel.add_collection(self.lines, autolim=False)
@@ -122,8 +123,8 @@ class Stage:
         self.canvas.figure.draw_artist(clock)
         left = self.corner[0]
         columns = slice(left, left + int(wide - narrow + 4 * self.point))
-        drawn, ink = np.array(self._picture()[rows, columns, 0]), 255 * to_rgb(INK)[0]
-        return (255.0 - drawn) / (255.0 - ink), wide - narrow
+        drawn = self._picture()[rows, columns, 0].astype(float)
+        return (255 - drawn) / (255 - 255 * to_rgb(INK)[0]), float(wide - narrow)
 
     def words(self, reading: str) -> Floats:
         """How much of each pixel a time in words covers, from the corner on."""
