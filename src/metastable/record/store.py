@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.record import zarr3
 from metastable.record.files import sync
 
 _CHUNK_BYTES = 2**26
-_DTYPES = ("float64", "float32", "int64", "int32")
 
 
 def chunk_length(shape: Sequence[int], itemsize: int) -> int:
@@ -34,71 +34,41 @@ def create(
     fixed: Mapping[str, tuple[tuple[str, ...], np.ndarray]],
 ) -> None:
     """Make the group: ``along_time`` arrays (dims, shape, dtype) empty, ``fixed`` arrays (dims, values) whole."""
-    import zarr
-
-    # "w": the path is a working name of our own, where threads of an interrupted attempt may still have left a file
-    group = zarr.open_group(str(path), mode="w", zarr_format=3, attributes=dict(attributes))
+    group = {"attributes": dict(attributes), "zarr_format": 3, "node_type": "group"}
+    zarr3.write_form(path, group)
     for name, (dims, shape, dtype) in along_time.items():
         chunk = (chunk_length(shape, np.dtype(dtype).itemsize), *shape[1:])
-        _array(group, name, dims, shape, chunk, dtype)
+        zarr3.write_form(path / name, zarr3.array_form(dims, shape, chunk, dtype))
     for name, (dims, values) in fixed.items():
-        _array(group, name, dims, values.shape, values.shape, values.dtype.name)[...] = values
-
-
-def _array(group: Any, name: str, dims: Sequence[str], shape: Any, chunk: Any, dtype: str) -> Any:
-    from zarr.codecs import Crc32cCodec
-
-    return group.create_array(
-        name,
-        shape=tuple(shape),
-        chunks=tuple(chunk),
-        dtype=dtype,
-        fill_value=-1 if np.dtype(dtype).kind == "i" else float("nan"),
-        compressors=[Crc32cCodec()],
-        chunk_key_encoding={"name": "default", "separator": "."},
-        dimension_names=tuple(dims),
-        config={"write_empty_chunks": True},
-    )
-
-
-def open_group(path: Path, mode: str = "r") -> Any:
-    """The group; format 3 only, because format 2 may hold pickled objects."""
-    import zarr
-
-    return zarr.open_group(str(path), mode=mode, zarr_format=3, use_consolidated=False)
+        zarr3.write_form(path / name, zarr3.array_form(dims, values.shape, values.shape, values.dtype.name))
+        zarr3.write_rows(path / name, 0, values)
 
 
 def write(path: Path, first: int, values: Mapping[str, np.ndarray]) -> None:
     """Write saves ``first`` and following of the arrays along time, down to the disk."""
-    group = open_group(path, "r+")
     for name, part in values.items():
-        if len(part) == 0:
-            continue
-        array = group[name].with_config({"write_empty_chunks": True})  # a chunk that is not there means damage
-        array[first : first + len(part)] = part
-        length = array.chunks[0]
-        for k in range(first // length, (first + len(part) - 1) // length + 1):
-            sync(path / name / _chunk_name([k, *[0] * (array.ndim - 1)]))
+        if len(part):
+            zarr3.write_rows(path / name, first, part)
+            sync(path / name)
 
 
 def shorten(path: Path, length: int) -> None:
     """Cut the arrays along time to what was reached, clear away unfinished chunks, and gather the metadata."""
-    import zarr
-
-    for leftover in path.rglob("*.partial"):
+    for leftover in path.rglob("*" + zarr3.PARTIAL):
         leftover.unlink(missing_ok=True)
-    group = open_group(path, "r+")
-    for _, array in group.arrays():
-        if _along_time(array) and array.shape[0] > length:
-            array.resize((length, *array.shape[1:]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # gathered metadata is an extension of format 3, which xarray reads
-        zarr.consolidate_metadata(str(path), zarr_format=3)
+    for place in [entry for entry in path.iterdir() if entry.is_dir()]:
+        form = zarr3.read_form(place)
+        if form["dimension_names"][0] == "time" and form["shape"][0] > length:
+            zarr3.cut_rows(place, length)
+    zarr3.gather(path)
 
 
 def read(path: Path, length: int | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Attributes and arrays; with ``length`` only so many saves of the arrays along time."""
-    group = open_group(path)
+    import zarr
+
+    # format 3 only, because format 2 may hold pickled objects
+    group = zarr.open_group(str(path), mode="r", zarr_format=3, use_consolidated=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about chunks that a killed process left unfinished
         found = dict(group.arrays())
@@ -108,20 +78,16 @@ def read(path: Path, length: int | None = None) -> tuple[dict[str, Any], dict[st
 def _values(folder: Path, array: Any, length: int | None) -> np.ndarray:
     name = folder.name
     codecs = [type(codec).__name__ for codec in array.metadata.codecs]
-    if codecs != ["BytesCodec", "Crc32cCodec"] or array.dtype.name not in _DTYPES or array.ndim == 0:
+    if codecs != ["BytesCodec", "Crc32cCodec"] or array.dtype.name not in zarr3.DTYPES or array.ndim == 0:
         raise InputError(f"its array {name!r} is stored in a way that records are not")
     rows = array.shape[0] if length is None or not _along_time(array) else min(length, array.shape[0])
     grid = (-(-rows // array.chunks[0]), *array.cdata_shape[1:])
     there = {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
     least = array.dtype.itemsize * math.prod(array.chunks)
-    if len(there) < math.prod(grid) or any(there.get(_chunk_name(k), 0) < least for k in np.ndindex(grid)):
+    if len(there) < math.prod(grid) or any(there.get(zarr3.chunk_name(k), 0) < least for k in np.ndindex(grid)):
         raise InputError(f"parts of its array {name!r} are missing")
     return np.asarray(array[:rows])
 
 
 def _along_time(array: Any) -> bool:
     return (array.metadata.dimension_names or (None,))[0] == "time"
-
-
-def _chunk_name(numbers: Sequence[int]) -> str:
-    return ".".join(["c", *map(str, numbers)])
