@@ -140,5 +140,9 @@ class Canvas:
     def frames(self, count: int) -> Iterator[Bytes]:
         """The first frames, each as flat bytes."""
         planes = list(self._inside())
+        ends = np.cumsum([0, *(plane[0].size for plane in planes)])
         for k in range(count):
-            yield np.concatenate([plane[k].reshape(-1) for plane in planes])
+            frame = np.empty(ends[-1], np.uint8)
+            for plane, start, end in zip(planes, ends, ends[1:]):
+                frame[start:end].reshape(plane.shape[1:])[...] = plane[k]
+            yield frame
