@@ -11,6 +11,7 @@ Full-size trajectories thus keep their accuracy after a merger, where putting al
 the tolerance. Companions are dropped when they have come as close to their centre as rounding allows.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,11 @@ import numpy as np
 from metastable import __version__
 from metastable.errors import InputError
 from metastable.fast import weighted
+from metastable.fast.lanes import kernel
 from metastable.trajectory import Trajectory
 
 _EVERY = 3  # steps between two looks for mergers
+_PRIMES = [2.0, 3.0, 5.0, 7.0, 11.0, 13.0]
 _GONE = 1e-14  # companions nearer than this have done their work
 
 
@@ -51,12 +54,22 @@ class Coalesced(NamedTuple):
 
 
 class _State(NamedTuple):
-    X: np.ndarray  # (m, d) weighted tokens
+    points: np.ndarray  # (m + p (d - 1), d) weighted tokens, then the companions of the p groups that have an extent
     w: np.ndarray  # (m,)
     label: np.ndarray  # (n,) the weighted token of each token
-    companions: np.ndarray  # (p, d - 1, d) of the groups that still have an extent
     group: np.ndarray  # (m,) number of a token's companions, or -1
     coefficients: np.ndarray  # (n, d - 1)
+
+    @property
+    def X(self) -> np.ndarray:
+        """The weighted tokens (m, d)."""
+        return self.points[: len(self.w)]
+
+    @property
+    def companions(self) -> np.ndarray:
+        """(p, d - 1, d)."""
+        d = self.points.shape[1]
+        return self.points[len(self.w) :].reshape((len(self.points) - len(self.w)) // max(d - 1, 1), d - 1, d)
 
 
 def tolerance_for(accuracy: float, beta: float) -> float:
@@ -112,21 +125,20 @@ def coalesce(
         raise InputError("dt and accuracy must be > 0, t and tolerance >= 0.")
     times = np.linspace(0.0, t, save) if np.ndim(save) == 0 else np.asarray(save, np.float64)
     delta = tolerance_for(accuracy, float(dynamics.beta)) if tolerance is None else float(tolerance)
-    field = weighted.velocity(dynamics, x.shape[1], summation)
     n, d = x.shape
-    state = _State(
-        weighted.unit(x), np.ones(n), np.arange(n), np.zeros((0, d - 1, d)), np.full(n, -1), np.zeros((n, d - 1))
-    )
+    field = weighted.velocity(dynamics, d, summation)
+    step = weighted.runge_kutta(dynamics, d, field)
+    state = _State(weighted.unit(x), np.ones(n), np.arange(n), np.full(n, -1), np.zeros((n, d - 1)))
     kept: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     k = 0
     for time in times:
         while (k + 1) * dt <= time + 1e-9 * dt:
-            state = _step(field, state, dt)
+            state = state._replace(points=step(state.points, state.w, dt))
             k += 1
             if k % _EVERY == 0 and delta > 0:
-                state = _merged(_merged(state, delta, shift=2 * k), delta, shift=2 * k + 1)
-        kept.append(everyone(_between(field, state, dt, time / dt - k)))
+                state = _tidied(_merged(_merged(state, delta, shift=2 * k), delta, shift=2 * k + 1))
+        kept.append(everyone(_between(field, step, state, dt, time / dt - k)))
         labels.append(state.label)
     counts = np.array([label.max() + 1 for label in labels])
     made = {
@@ -144,103 +156,104 @@ def coalesce(
 
 def everyone(state: _State) -> np.ndarray:
     """All tokens, (n, d), from the weighted ones and their companions."""
-    x = state.X[state.label]
-    member = np.flatnonzero(state.group[state.label] >= 0)
+    return _placed(state, np.arange(len(state.label)))
+
+
+def _placed(state: _State, which: np.ndarray) -> np.ndarray:
+    """Some of all tokens, from the weighted ones and their companions."""
+    label = state.label[which]
+    x = state.X[label]
+    member = np.flatnonzero(state.group[label] >= 0)
     if member.size:
         centre = x[member]
-        arms = state.companions[state.group[state.label[member]]] - centre[:, None, :]  # (members, d - 1, d)
-        x[member] = weighted.unit(centre + np.einsum("ia,iad->id", state.coefficients[member], arms))
-    return x
+        arms = state.companions[state.group[label[member]]] - centre[:, None, :]  # (members, d - 1, d)
+        offset = np.einsum("ia,iad->id", state.coefficients[which[member]], arms)
+        x[member] = weighted.unit(centre + offset)
+    return x  # type: ignore[no-any-return]
 
 
-def _moved(state: _State, rate: np.ndarray, h: float, retract: bool = False) -> _State:
-    """The state after a time h at the given velocities of tokens and companions."""
-    m = len(state.X)
-    flat = state.companions.reshape(-1, state.X.shape[1])
-    X, companions = state.X + h * rate[:m], flat + h * rate[m:]
-    if retract:
-        X, companions = weighted.unit(X), weighted.unit(companions)
-    return state._replace(X=X, companions=companions.reshape(state.companions.shape))
-
-
-def _rate(field: weighted.Velocity, state: _State) -> np.ndarray:
-    flat = state.companions.reshape(-1, state.X.shape[1])
-    return field(state.X, state.w, flat if len(flat) else None)
-
-
-def _step(field: weighted.Velocity, state: _State, h: float) -> _State:
-    """One classical Runge-Kutta step of tokens and companions, then back onto the sphere."""
-    k1 = _rate(field, state)
-    k2 = _rate(field, _moved(state, k1, h / 2))
-    k3 = _rate(field, _moved(state, k2, h / 2))
-    k4 = _rate(field, _moved(state, k3, h))
-    return _moved(state, (k1 + 2 * k2 + 2 * k3 + k4) / 6, h, retract=True)
-
-
-def _between(field: weighted.Velocity, state: _State, h: float, theta: float) -> _State:
+def _between(field: weighted.Velocity, step: weighted.Step, state: _State, h: float, theta: float) -> _State:
     """The state a fraction theta of a step further on, by the cubic of `metastable.steps.hermite`."""
     if theta <= 1e-9:
         return state
-    later = _step(field, state, h)
-    v0, v1 = _rate(field, state), _rate(field, later)
-    flat, last = (np.concatenate([s.X, s.companions.reshape(-1, s.X.shape[1])]) for s in (state, later))
+    first, last = state.points, step(state.points, state.w, h)
+    v0, v1 = field(first, state.w), field(last, state.w)
     s = theta - 1.0
-    bump = s * ((1.0 - 2.0 * theta) * (last - flat) + s * h * v0 + theta * h * v1)
-    return _moved(state, last - flat + bump, theta, retract=True)
+    bump = s * ((1.0 - 2.0 * theta) * (last - first) + s * h * v0 + theta * h * v1)
+    return state._replace(points=weighted.unit(first + theta * (last - first + bump)))
 
 
 # --- mergers ------------------------------------------------------------------------------------------------------
 
 
+@kernel
+def _cells(X: Any, delta: float, start: Any, number: Any, first: Any) -> int:
+    """Number the cells with sides delta in order of appearance, by a table of hashes.
+
+    ``number`` (m,) is the cell of each token, ``first`` (m,) the first token of each cell; returns how many there are.
+    """
+    m, d = X.shape
+    size = 16
+    while size < 2 * m:
+        size *= 2
+    table, cell = np.full(size, -1), np.empty((m, d), np.int64)
+    count = 0
+    for i in range(m):
+        mix = np.int64(0)
+        for c in range(d):
+            cell[i, c] = math.floor(X[i, c] / delta + start[c])
+            mix = (mix ^ cell[i, c]) * 6364136223846793005  # wraps round
+            mix ^= mix >> 29
+        slot = mix & (size - 1)
+        while table[slot] >= 0:
+            same = True
+            for c in range(d):
+                same = same and cell[first[table[slot]], c] == cell[i, c]
+            if same:
+                break
+            slot = (slot + 1) & (size - 1)
+        if table[slot] < 0:
+            table[slot], first[count] = count, i
+            count += 1
+        number[i] = table[slot]
+    return count
+
+
 def _merged(state: _State, delta: float, shift: int) -> _State:
     """Merge the weighted tokens that share a cell with sides delta; the grid moves from call to call."""
-    d = state.X.shape[1]
-    start = np.modf(shift * np.sqrt([2.0, 3.0, 5.0, 7.0, 11.0, 13.0] * d)[:d])[0]  # so that no border stays put
-    cell = _numbered(np.floor(state.X / delta + start).astype(np.int64))
-    if cell.max() + 1 == len(state.X):
-        return _tidied(state)
-    x = everyone(state)
-    members = np.bincount(cell)
-    w = np.bincount(cell, state.w)
-    X = np.stack([np.bincount(cell, state.w * c) for c in state.X.T], axis=1)
-    first = np.zeros(len(w), np.int64)
-    first[cell[::-1]] = np.arange(len(cell))[::-1]  # an untouched token keeps its place to the last digit
-    X = np.where((members > 1)[:, None], weighted.unit(X), state.X[first])
-    label = cell[state.label]
+    m, d = state.X.shape
+    start = np.modf(shift * np.sqrt(_PRIMES * d)[:d])[0]  # so that no border stays put
+    cell, first = np.empty(m, np.int64), np.empty(m, np.int64)
+    count = _cells(state.X, delta, start, cell, first)
+    if count == m:
+        return state
+    first, members, w = first[:count], np.bincount(cell), np.bincount(cell, state.w)
     new = np.flatnonzero(members > 1)
+    X = state.X[first]  # an untouched token keeps its place to the last digit
+    X[new] = weighted.unit(np.stack([np.bincount(cell, state.w * c)[new] for c in state.X.T], axis=1))
+    label = cell[state.label]
     old = np.flatnonzero((members == 1) & (state.group[first] >= 0))
-    group = np.full(len(w), -1)
+    group = np.full(count, -1)
     group[old] = np.arange(len(old))
-    group[new] = len(old) + np.arange(len(new))
+    group[new] = len(old) + np.arange(len(new)) if d > 1 else -1  # on S^0 no group has an extent
     frames = _frames(X[new])
     coefficients = state.coefficients.copy()
     joined = np.flatnonzero(members[label] > 1)
-    offset = x[joined] - X[label[joined]]
+    offset = _placed(state, joined) - X[label[joined]]
     number = group[label[joined]] - len(old)
     coefficients[joined] = np.einsum("id,iad->ia", offset, frames[number]) / delta
-    arms = weighted.unit((X[new][:, None, :] + delta * frames).reshape(-1, d)).reshape(len(new), d - 1, d)
-    companions = np.concatenate([state.companions[state.group[first[old]]], arms])
-    return _tidied(_State(X, w, label, companions, group, coefficients))
-
-
-def _numbered(cells: np.ndarray) -> np.ndarray:
-    """The number of each row among the different rows of whole numbers; rows are told apart by a 64-bit mix."""
-    mix = np.zeros(len(cells), np.uint64)
-    for column in cells.T:
-        mix = (mix ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        mix ^= mix >> np.uint64(29)
-    _, first, number = np.unique(mix, return_index=True, return_inverse=True)
-    if np.array_equal(cells[first][number], cells):
-        return number
-    return np.unique(cells, axis=0, return_inverse=True)[1].ravel()  # two cells with one mix
+    arms = weighted.unit((X[new][:, None, :] + delta * frames).reshape(-1, d))
+    points = np.concatenate([X, state.companions[state.group[first[old]]].reshape(-1, d), arms])
+    return _State(points, w, label, group, coefficients)
 
 
 def _frames(X: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the tangent space at each token, (m, d - 1, d)."""
-    m, d = X.shape
-    column = np.concatenate([X[:, :, None], np.broadcast_to(np.eye(d), (m, d, d))], axis=2)
-    basis = np.linalg.qr(column)[0]  # (m, d, d), the first vector along X
-    return np.swapaxes(basis[:, :, 1:], 1, 2)
+    """An orthonormal basis of the tangent space at each token, (m, d - 1, d), by Householder's reflection."""
+    d = X.shape[1]
+    v = X.copy()
+    v[:, 0] += np.where(X[:, 0] < 0, -1.0, 1.0)
+    twice = 2.0 / np.einsum("id,id->i", v, v)
+    return np.eye(d)[1:] - (twice[:, None] * v[:, 1:])[:, :, None] * v[:, None, :]  # type: ignore[no-any-return]
 
 
 def _tidied(state: _State) -> _State:
@@ -255,4 +268,5 @@ def _tidied(state: _State) -> _State:
     group = state.group.copy()
     group[owner[~far]] = -1
     group[owner[far]] = np.arange(int(far.sum()))
-    return state._replace(companions=state.companions[far], group=group)
+    companions = state.companions[far].reshape(-1, state.points.shape[1])
+    return state._replace(points=np.concatenate([state.X, companions]), group=group)

@@ -74,7 +74,7 @@ def exact(
     normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}
     mask : {"full", "causal", "window(w)", "window(w, causal)"}
     weights : array (n,), optional
-        Token j counts as weights[j] tokens.
+        Token j counts as weights[j] tokens; one of weight 0 only looks on.
     symmetric : bool, optional
         Whether <q_i, k_j> = <q_j, k_i>, which halves the work; found out when left out.
 
@@ -91,6 +91,8 @@ def exact(
     low, high = reach(mask, len(q)) if mask != "full" else _everyone(len(q), len(k))
     if symmetric is None:
         symmetric = q is k or (mask == "full" and np.array_equal(q[0], k[0]) and np.array_equal(q, k))
+    if symmetric and mask == "full" and weights is not None and not weights.all():
+        return _with_onlookers(q, k, v, beta, normalise, weights)
     scaled = np.multiply(q, beta * LOG2E)
     task = Task(scaled, k, v, weights, low, high, np.result_type(q, k, v))
     if not all(np.isfinite(a.sum()) or np.isfinite(a).all() for a in (scaled, k, v)):
@@ -103,6 +105,18 @@ def exact(
     with np.errstate(over="ignore"):  # e^{s} of a huge score is inf
         value = np.ldexp(out / visible_weight(weights, low, high)[:, None], power[:, None])
         return Sums(value.astype(task.dtype), log_z)
+
+
+def _with_onlookers(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, beta: float, normalise: str, weights: np.ndarray
+) -> Sums:
+    """A symmetric sum in which tokens of weight 0 are queries only."""
+    tokens = weights > 0
+    seen = k[tokens], v[tokens], beta
+    value, log_z = np.empty((len(q), v.shape[1]), np.result_type(q, k, v)), np.empty(len(q))
+    for some, alike in ((tokens, True), (~tokens, False)):
+        value[some], log_z[some] = exact(q[some], *seen, normalise=normalise, weights=weights[tokens], symmetric=alike)
+    return Sums(value, log_z)
 
 
 def reach(mask: str, n: int) -> tuple[np.ndarray, np.ndarray]:

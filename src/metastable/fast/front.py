@@ -15,11 +15,11 @@ from metastable.fast.spectral import first_rank, refusal, spectral
 
 SUMMATIONS = ("auto", "exact", "spectral")
 
-# Cycles per pair of the exact kernels, per token and mode of the expansions, and per call; measured on one core with
-# AVX-512. Only their ratios matter.
+# Cycles per pair of the exact kernels, and per token and mode of the expansions; measured on one core with AVX-512.
+# Only their ratios matter. A call of either costs about the same, and onlookers are a second one of the exact kernel.
 _PAIR, _SYMMETRIC_PAIR = 2.4, 1.5
 _MODE = {2: 1.8, 3: 1.1}
-_TOKEN, _CALL = 80.0, 400_000.0
+_TOKEN, _CALL = 80.0, 150_000.0
 _NEAR = 100.0  # pairs per token that a causal expansion leaves to the exact sum
 _FEWEST = 256  # tokens below which an expansion never wins
 
@@ -94,7 +94,7 @@ def attend(
     normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}
     mask : {"full", "causal", "window(w)", "window(w, causal)"}
     weights : array (n,), optional
-        Token j counts as weights[j] tokens.
+        Token j counts as weights[j] tokens; one of weight 0 only looks on.
     summation : {"auto", "exact", "spectral"}
         "spectral" still falls back to the exact sum where no expansion reaches ``tol``.
     tol : float
@@ -208,5 +208,10 @@ def _costs(n: int, d: int, kappa: float, ask: _Ask, symmetric: bool) -> tuple[fl
     rank = first_rank(d, kappa, ask.tol) or 0
     modes = rank + 1 if d == 2 else (rank + 1) * (rank + 2) // 2
     if ask.mask == "causal":
-        return _CALL + n * (_TOKEN + _NEAR * _PAIR + 1.8 * _MODE[d] * modes), 0.5 * _PAIR * n * n
-    return _CALL + n * (_TOKEN + _MODE[d] * modes), (_SYMMETRIC_PAIR if symmetric else _PAIR) * n * n
+        return n * (_TOKEN + _NEAR * _PAIR + 1.8 * _MODE[d] * modes), 0.5 * _PAIR * n * n
+    seen = n if ask.weights is None else np.count_nonzero(ask.weights)
+    linear = n * (_TOKEN + _MODE[d] * modes)
+    if not symmetric:
+        return linear, _PAIR * n * n
+    onlookers = _CALL + _PAIR * (n - seen) * seen if seen < n else 0.0
+    return linear, _SYMMETRIC_PAIR * seen * seen + onlookers

@@ -4,8 +4,8 @@ Everything is divided by e^kappa, kappa = |beta| |q| |k|, so the largest weight 
 |v_i| <= 1, the modes up to ``rank`` give it with the error (dT_i - v_i dZ_i) / Z_i, where Z_i is the sum they make and
 dT_i, dZ_i are what the others would add. A token j at the angle a enters it, per mode left out, with
 
-    S^2      (2l+1) [(i_l' x - i_l v) P + (i_l / kappa) (dP/da) u],     P = P_l(cos a),  P^2 + 2 (dP/da)^2 / l (l+1) <= 1
-    circle   2 [(I_k' x - I_k v) cos k a - (I_k / kappa) k (sin k a) u],     cos^2 + sin^2 = 1
+    S^2      (2l+1) [(i_l' x - i_l v) P + (i_l / kappa) (dP/da) u],    P = P_l(cos a),  P^2 + 2 (dP/da)^2 / l (l+1) <= 1
+    circle   2 [(I_k' x - I_k v) cos k a - (I_k / kappa) k (sin k a) u],    cos^2 + sin^2 = 1
 
 with the query x and a unit vector u across it. The inequality is the addition theorem, orders 0 and 1. By Cauchy and
 Schwarz the length is at most
@@ -25,7 +25,7 @@ from scipy.special import ive
 
 MOST = {2: 300, 3: 300}  # highest mode, by dimension
 HIGHEST = 300.0  # kappa beyond which weights may leave the range of floats
-LEAST = 1e-30  # stands for kappa = 0, where tail_T still needs i_1 / kappa = 1/3
+LEAST = 1e-30  # stands for kappa = 0, where tails still need i_1 / kappa = 1/3
 ROUNDING = 4e-15  # of Z_i / W and of the summed vector / W; measured, see tests/fast/test_spectral.py
 
 

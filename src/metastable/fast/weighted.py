@@ -1,16 +1,21 @@
 """The velocity of weighted tokens on the sphere, on the host: what coalescence and the leap integrate."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from metastable.errors import InputError
 from metastable.fast.front import attend
+from metastable.fast.lanes import inlined, kernel
 
-_FEW_PAIRS = 20_000  # weighted tokens that have formed clusters: up to here NumPy takes less time than a kernel's call
+# Weighted tokens that have formed clusters. Pairs up to which NumPy takes less time than a kernel's call, and up to
+# which a whole step by plain loops takes less than NumPy.
+_FEW_PAIRS, _FEWEST_PAIRS = 20_000, 3_000
 
-Velocity = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
+Velocity = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Step = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 
 
 def check(dyn: Any, x: np.ndarray, purpose: str) -> None:
@@ -43,40 +48,135 @@ def tangent(x: np.ndarray, u: np.ndarray) -> np.ndarray:
     return u - np.einsum("id,id->i", x, u)[:, None] * x  # type: ignore[no-any-return]
 
 
+class Law(NamedTuple):
+    """What a velocity needs of a Dynamics: Q_h^T K_h, V_h (both (h, d, d)), beta and the normalisation."""
+
+    A: np.ndarray
+    V: np.ndarray
+    beta: float
+    normalise: str
+
+
+def law(dyn: Any, d: int) -> Law:
+    """The law of tokens in dimension d."""
+    A, V = np.broadcast_arrays(dyn.weights.score_map(0.0, d), dyn.weights.value_map(0.0, d))
+    return Law(np.array(A, np.float64), np.array(V, np.float64), float(dyn.beta), dyn.normalise_name)
+
+
 def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> Velocity:
-    """f(x, w, more): velocities of the tokens x with weights w, and of weightless tokens ``more`` that only look on.
+    """f(x, w): velocities of the tokens x[:len(w)] with weights w, and of those behind them, which only look on.
 
     The value at x of the extension |x| f(x / |x|) off the sphere, as in `metastable.steps.field`.
     """
-    A, V = dyn.weights.score_map(0.0, d), dyn.weights.value_map(0.0, d)
+    A, V, beta, normalise = law(dyn, d)
     plain = np.array_equal(A, np.broadcast_to(np.eye(d), A.shape))
     straight = [_multiple_of_identity(matrix) for matrix in V]
-    beta, normalise = float(dyn.beta), dyn.normalise_name
 
-    def pull(y: np.ndarray, queries: np.ndarray, w: np.ndarray) -> np.ndarray:
-        if len(y) * len(queries) <= _FEW_PAIRS:
-            return sum(_plain(beta * (queries @ A[h]) @ y.T, y, w, normalise) @ V[h].T for h in range(len(V)))
-        out = np.zeros_like(queries)
+    def pull(y: np.ndarray, w: np.ndarray) -> np.ndarray:
+        if len(y) * len(w) <= _FEW_PAIRS:
+            tokens = y[: len(w)]
+            return sum(_plain(beta * (y @ A[h]) @ tokens.T, tokens, w, normalise) @ V[h].T for h in range(len(V)))
+        out = np.zeros_like(y)
+        everyone = np.concatenate([w, np.zeros(len(y) - len(w))])  # one sum for tokens and onlookers
         for h, value_map in enumerate(V):
-            q = queries if plain else queries @ A[h]
-            got = attend(q, y, None, beta, normalise=normalise, weights=w, summation=summation, tol=tol,
+            q = y if plain else y @ A[h]
+            got = attend(q, y, None, beta, normalise=normalise, weights=everyone, summation=summation, tol=tol,
                          radial=straight[h] is None).value  # fmt: skip
             out += got @ value_map.T if straight[h] is None else straight[h] * got
         return out
 
-    def field(x: np.ndarray, w: np.ndarray, more: np.ndarray | None = None) -> np.ndarray:
-        everyone = x if more is None else np.concatenate([x, more])
-        size = np.sqrt(np.einsum("id,id->i", everyone, everyone))[:, None]
-        y = everyone / size
-        tokens, onlookers = y[: len(x)], y[len(x) :]
-        if len(y) * len(x) <= _FEW_PAIRS:
-            return size * tangent(y, pull(tokens, y, w))  # type: ignore[no-any-return]
-        pulled = pull(tokens, tokens, w)  # apart from the onlookers: symmetric, and linear-time for many tokens
-        if more is not None:
-            pulled = np.concatenate([pulled, pull(tokens, onlookers, w)])
-        return size * tangent(y, pulled)  # type: ignore[no-any-return]
+    def field(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        size = np.sqrt(np.einsum("id,id->i", x, x))[:, None]
+        y = x / size
+        return size * tangent(y, pull(y, w))  # type: ignore[no-any-return]
 
     return field
+
+
+def runge_kutta(dyn: Any, d: int, field: Velocity) -> Step:
+    """f(x, w, h): the tokens of `velocity`, and the onlookers, a classical Runge-Kutta step later, on the sphere."""
+    A, V, beta, normalise = law(dyn, d)
+
+    def step(x: np.ndarray, w: np.ndarray, h: float) -> np.ndarray:
+        if len(x) * len(w) <= _FEWEST_PAIRS:
+            return _few_step(x, w, A, V, beta, normalise == "softmax", h)  # type: ignore[no-any-return]
+        k1 = field(x, w)
+        k2 = field(x + h / 2 * k1, w)
+        k3 = field(x + h / 2 * k2, w)
+        k4 = field(x + h * k3, w)
+        return unit(x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+
+    return step
+
+
+@inlined
+def _dot(a: Any, i: int, b: Any, j: int) -> float:
+    """<a_i, b_j>."""
+    made = 0.0
+    for c in range(a.shape[1]):
+        made += a[i, c] * b[j, c]
+    return made
+
+
+@inlined
+def _pulled(y: Any, i: int, w: Any, A: Any, V: Any, beta: float, softmax: bool, room: Any, scores: Any) -> None:
+    """Add what one head pulls at row i to room[0]; loops over numbers, because temporary arrays cost more than sums."""
+    d = y.shape[1]
+    for c in range(d):
+        room[1, c], room[2, c] = 0.0, 0.0
+        for e in range(d):
+            room[1, c] += beta * y[i, e] * A[e, c]
+    top, z = -np.inf if softmax else 0.0, 0.0
+    for j in range(len(w)):
+        scores[j] = _dot(room, 1, y, j)
+        if softmax:
+            top = max(top, scores[j])
+    for j in range(len(w)):
+        weight = w[j] * math.exp(scores[j] - top)
+        z += weight if softmax else w[j]
+        for c in range(d):
+            room[2, c] += weight * y[j, c]
+    for c in range(d):
+        room[0, c] += _dot(V, c, room, 2) / z
+
+
+@inlined
+def _rates(x: Any, k: Any, h: float, w: Any, A: Any, V: Any, beta: float, softmax: bool, rate: Any) -> None:
+    """The velocities at x + h k of the tokens w and of the onlookers behind them, as `velocity` has them."""
+    n, d = x.shape
+    y, size, room, scores = np.empty((n, d)), np.empty(n), np.empty((3, d)), np.empty(len(w))
+    for i in range(n):
+        for c in range(d):
+            y[i, c] = x[i, c] + h * k[i, c]
+        size[i] = math.sqrt(_dot(y, i, y, i))
+        for c in range(d):
+            y[i, c] /= size[i]
+    for i in range(n):
+        for c in range(d):
+            room[0, c] = 0.0
+        for head in range(len(A)):
+            _pulled(y, i, w, A[head], V[head], beta, softmax, room, scores)
+        along = _dot(y, i, room, 0)
+        for c in range(d):
+            rate[i, c] = size[i] * (room[0, c] - along * y[i, c])
+
+
+@kernel
+def _few_step(x: Any, w: Any, A: Any, V: Any, beta: float, softmax: bool, h: float) -> Any:
+    """One classical Runge-Kutta step of a few tokens x[:len(w)] and of onlookers, then back onto the sphere."""
+    rate, sum_of_rates, out = np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
+    for weight, part in ((1.0, 0.0), (2.0, 0.5), (2.0, 0.5), (1.0, 1.0)):
+        _rates(x, rate, part * h, w, A, V, beta, softmax, rate)
+        for i in range(x.shape[0]):
+            for c in range(x.shape[1]):
+                sum_of_rates[i, c] += weight * rate[i, c]
+    for i in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            out[i, c] = x[i, c] + h / 6 * sum_of_rates[i, c]
+        size = math.sqrt(_dot(out, i, out, i))
+        for c in range(x.shape[1]):
+            out[i, c] /= size
+    return out
 
 
 def _plain(S: np.ndarray, y: np.ndarray, w: np.ndarray, normalise: str) -> np.ndarray:
