@@ -61,7 +61,7 @@ def _draw_ball(ax: Axes) -> None:
     z = np.sqrt(np.clip(1 - x**2 - y**2, 0, 1))
     light = np.clip((-0.45 * x + 0.5 * y + 0.74 * z), 0, 1)  # Lambert
     grey = 0.925 + 0.075 * light
-    image = np.stack([grey, grey, np.clip(grey + 0.006, 0, 1), np.ones_like(grey)], axis=-1)
+    image = np.stack([grey, grey, np.clip(grey + 0.008, 0, 1), np.ones_like(grey)], axis=-1)
     levels = np.round(255 * image).astype(np.uint8)
     drawn = ax.imshow(levels, extent=(-1, 1, -1, 1), origin="lower", interpolation="nearest", zorder=0.1, aspect="auto")
     drawn.set_clip_path(Circle((0, 0), 1.0, transform=ax.transData))
