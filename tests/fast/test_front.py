@@ -176,3 +176,30 @@ def test_dynamics_the_kernels_cannot_serve_say_why():
     assert unsupported(ms.Dynamics(mask=ms.masks.window(4))) is None
     assert "rotation" in unsupported(ms.Dynamics(ms.Weights(Q=np.diag([1.0, 2.0, 3.0]))), "spectral")
     assert "dimension" in unsupported(ms.Dynamics(ms.Weights(V=np.eye(4))), "spectral")
+
+
+@pytest.mark.parametrize("summation", ["exact", "spectral"])
+def test_queries_that_are_turned_away_from_their_token(summation):
+    """What is projected out of a velocity lies along the token, and not along its query."""
+    x = ms.initial.sphere(400, 3, seed=0)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    dyn = ms.Dynamics(ms.Weights(Q=turn), beta=4.0)
+    assert np.abs(velocity_field(dyn, summation)(0.0, x) - dyn.velocity(0.0, x)).max() < 1e-12
+
+
+def test_without_the_radial_part_both_sums_give_the_velocity():
+    x = ms.initial.sphere(400, 3, seed=0)
+    true = ms.Dynamics(beta=4.0).velocity(0.0, x)
+    for summation in ("exact", "spectral"):
+        assert np.abs(attend(x, x, beta=4.0, radial=False, summation=summation).value - true).max() < 1e-12
+
+
+def test_tokens_of_weight_zero_only_look_on():
+    x, w = ms.initial.sphere(700, 3, seed=0), np.ones(700)
+    w[300:] = 0.0
+    for summation in ("exact", "spectral"):
+        got = attend(x, x, beta=4.0, weights=w, summation=summation)
+        true = attend(x, x[:300], beta=4.0)
+        assert got.method == summation
+        assert np.abs(got.value - true.value).max() < 1e-12
+        assert np.abs(got.log_z - true.log_z).max() < 1e-12

@@ -54,12 +54,16 @@ def test_zero_beta_averages_evenly():
     assert np.abs(spectral(x, x, 0.0).sums.value - x.mean(axis=0)).max() < 1e-14
 
 
-def test_without_the_radial_part_the_tangent_is_the_same():
-    x = cloud("spread", 300, 3)
-    for mask in ("full", "causal"):
-        gap = spectral(x, x, 9.0, mask=mask, radial=False).sums.value - exact(x, x, None, 9.0, mask=mask).value
-        across = gap - np.einsum("id,id->i", gap, x)[:, None] * x
-        assert np.abs(across).max() < 1e-13
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mask", ["full", "causal"])
+@pytest.mark.parametrize("d", [2, 3])
+def test_without_the_radial_part_the_tangent_is_left(d, kind, mask):
+    x = cloud(kind, 1500, d)
+    for beta in BETAS:
+        true = exact(x, x, None, beta, mask=mask).value
+        true -= np.einsum("id,id->i", true, x)[:, None] * x
+        got = spectral(x, x, beta, mask=mask, radial=False)
+        assert np.abs(got.sums.value - true).max() <= got.error <= 1e-12
 
 
 def test_a_cluster_on_the_pole_does_not_hurt():
@@ -97,6 +101,30 @@ def test_rounding_constant_covers_what_is_measured():
                 out = _full(points(x, x, beta, None), rank, True, lambda *piece: None)[:, :2000]
                 off = np.abs((out[1 : 1 + d] / out[0]).T - exact(x, x, None, beta).value).max(axis=1)
                 assert (off * out[0] / 2000).max() < ranks.ROUNDING
+
+
+def test_tails_bound_the_error_of_one_token():
+    """The bound of `ranks`, mode by mode, against the sums it stands for, at all angles and for the worst value v."""
+    angle = np.linspace(0, np.pi, 400)
+    for d in (2, 3):
+        for kappa in (0.1, 9.0, 100.0):
+            weights = ranks.bessel(d, kappa)
+            mode = np.arange(len(weights.value))
+            if d == 2:
+                P, slope = np.cos(mode[:, None] * angle), -mode[:, None] * np.sin(mode[:, None] * angle)
+            else:
+                P = np.polynomial.legendre.legvander(np.cos(angle), mode[-1]).T
+                one = np.eye(len(mode))
+                rise = [np.polynomial.legendre.legval(np.cos(angle), np.polynomial.legendre.legder(e)) for e in one]
+                slope = -np.sin(angle) * np.array(rise)
+            for rank in (3, 10, 20):
+                left = slice(rank + 1, None)
+                Z, T = weights.value[left] @ P[left], weights.value[left] @ slope[left] / kappa
+                R = weights.slope[left] @ P[left]
+                for turn in np.linspace(0, 2 * np.pi, 9):  # v = (cos, sin) along and across the query
+                    off = np.hypot(R - np.cos(turn) * Z, T - np.sin(turn) * Z)
+                    assert off.max() <= weights.tail[rank] * (1 + 1e-9) + 1e-14
+                    assert np.abs(T - np.sin(turn) * Z).max() <= weights.across[rank] * (1 + 1e-9) + 1e-14
 
 
 def test_tails_bound_the_kernel_itself():

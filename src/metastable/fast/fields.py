@@ -104,8 +104,9 @@ def mix(dyn: Any, now: Weights, y: Array, x: Array, summation: str = "auto", tol
     if biased or thin or dyn.position is not None or dyn.geometry_name not in ("sphere", "euclidean"):
         return _mix_mapped(dyn, now, y, x, summation, tol)
     A = _score_map(now)  # (h, d, d), or None for the identity
-    # On the sphere the part along x_i is projected out, unless V turns it away from there.
-    radial = not (dyn.geometry_name == "sphere" and dyn.block is None and now.V is None and now.O is None)
+    # On the sphere the part along x_i is projected out: that along the query, unless Q^T K or V turn it away.
+    straight = A is None and now.V is None and now.O is None
+    radial = not (dyn.geometry_name == "sphere" and dyn.block is None and straight)
 
     def gathered(y: Any, beta: Any, *maps: Any) -> np.ndarray:
         return _gather_own(np.asarray(y), np.asarray(beta), maps, dyn, summation, tol, radial)

@@ -100,7 +100,7 @@ def attend(
     tol : float
         Error allowed in a row of the value, relative to the length of the keys.
     radial : bool
-        False: the part of the value along q_i is not needed.
+        False leaves out the part of the value along q_i: what is left is the velocity of tokens q = k on the sphere.
     symmetric : bool, optional
         Whether <q_i, k_j> = <q_j, k_i>; found out when left out.
 
@@ -177,8 +177,12 @@ def _linear_or_exact(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: f
             reason = f"modes up to {got.rank}, {got.rescued} rows exact"
             return Attended(*got.sums, "spectral", reason, max(got.error, got.measured))
         why = got
-    sums = exact(q, k, v, beta, normalise=ask.normalise, mask=ask.mask, weights=ask.weights, symmetric=ask.symmetric)
-    return Attended(*sums, "exact", why, 8 * float(np.finfo(sums.value.dtype).eps))
+    value, log_z = exact(
+        q, k, v, beta, normalise=ask.normalise, mask=ask.mask, weights=ask.weights, symmetric=ask.symmetric
+    )
+    if not ask.radial:
+        value = value - (np.einsum("id,id->i", q, value) / np.einsum("id,id->i", q, q))[:, None] * q
+    return Attended(value, log_z, "exact", why, 8 * float(np.finfo(value.dtype).eps))
 
 
 def _against(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, ask: _Ask) -> str | None:

@@ -43,16 +43,19 @@ def _normalise(points: Any, sign: float, first: int, last: int, out: Any, square
 
 
 @kernel
-def _settle(out: Any, length: float, first: int, last: int, floors: Any, value: Any) -> tuple[int, float]:
+def _settle(out: Any, Q: Any, length: float, first: int, last: int, floors: Any, radial: bool, value: Any) -> Any:
     """value_i = length * summed vector / Z_i; how many Z_i miss their floor, and the least Z_i / floor of the others.
 
     ``floors`` holds one number for all rows, or one for each.
     """
     missed, least, each = 0, np.inf, min(len(floors) - 1, 1)
     for i in range(first, last):
-        scale, floor = length / out[0, i], floors[i * each]
+        scale, floor, along = length / out[0, i], floors[i * each], 0.0
+        if not radial:
+            for c in range(value.shape[1]):
+                along += out[c + 1, i] * Q[c, i]
         for c in range(value.shape[1]):
-            value[i, c] = out[c + 1, i] * scale
+            value[i, c] = (out[c + 1, i] - along * Q[c, i]) * scale
         if out[0, i] >= floor > 0.0:
             least = min(least, out[0, i] / floor)
         else:
@@ -118,7 +121,7 @@ def exact_rows(given: Points, rows: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def settle(
-    given: Points, out: np.ndarray, first: int, last: int, floors: np.ndarray, value: np.ndarray
+    given: Points, out: np.ndarray, first: int, last: int, floors: np.ndarray, radial: bool, value: np.ndarray
 ) -> tuple[int, float]:
     """sum_j A_ij k_j of some rows into ``value`` (n, d); how many Z miss their floor, and the least Z / floor else."""
-    return _settle(out, given.length, first, min(last, given.n), floors, value)  # type: ignore[no-any-return]
+    return _settle(out, given.Q, given.length, first, min(last, given.n), floors, radial, value)  # type: ignore[no-any-return]

@@ -76,7 +76,7 @@ def spectral(
     tol : float
         Error allowed in any row of the value, in units of the keys' length.
     radial : bool
-        False leaves out the part of the value along q_i, which a velocity on the sphere does not need.
+        False leaves out the part of the value along q_i: what is left is the velocity of tokens q = k on the sphere.
 
     Returns
     -------
@@ -130,10 +130,10 @@ def _within_tolerance(given: Points, seen: np.ndarray, mask: str, tol: float, ra
             poor = np.flatnonzero(~((out[0, : given.n] >= floors) & (floors > 0.0))) if missed else rows[:0]
             measured = _difference(given, value, rows, known, poor, radial)
             bound = max(allowed / surplus + given.slack, ranks.ROUNDING)
-            return Expanded(_rescued(given, out, value, poor, mask), rank, bound, measured, missed)
+            return Expanded(_rescued(given, out, value, poor, mask, radial), rank, bound, measured, missed)
         share = np.maximum(out[0, : given.n], 0.0) / seen
-        least = float(np.partition(share, many // 2)[many // 2])
-        rank = ranks.rank_for(given.dimension, given.kappa, allowed * least / 2 - ranks.ROUNDING, radial)
+        least = float(np.partition(share, many // 2)[many // 2])  # few digits of it are known, but enough
+        rank = ranks.rank_for(given.dimension, given.kappa, 0.99 * allowed * least - ranks.ROUNDING, radial)
     return "many tokens see so little of the others that rounding or rank would spoil the expansion"
 
 
@@ -144,7 +144,7 @@ def _settled(
     notes: list[tuple[int, float]] = []
 
     def finish(out: np.ndarray, first: int, last: int) -> None:
-        notes.append(settle(given, out, first, last, floors, value))
+        notes.append(settle(given, out, first, last, floors, radial, value))
 
     out = (_causal if mask == "causal" else _full)(given, rank, radial, finish)
     return out, sum(missed for missed, _ in notes), min(surplus for _, surplus in notes)
@@ -156,18 +156,22 @@ def _difference(
     """The largest difference between values and exact sums ``known`` of some rows, the poor ones left out."""
     d = given.dimension
     gap = value[rows].T / given.length - known[1 : 1 + d] / known[0]
-    if not radial:
-        along = given.Q[:d, rows]
-        gap -= np.einsum("ci,ci->i", gap, along) * along
+    gap = gap if radial else _across(gap, given.Q[:d, rows])
     return float(np.abs(gap[:, ~np.isin(rows, poor)] if len(poor) else gap).max(initial=0.0))
 
 
-def _rescued(given: Points, out: np.ndarray, value: np.ndarray, poor: np.ndarray, mask: str) -> Sums:
+def _across(u: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The part of u across x, for unit columns x."""
+    return u - np.einsum("ci,ci->i", u, x) * x  # type: ignore[no-any-return]
+
+
+def _rescued(given: Points, out: np.ndarray, value: np.ndarray, poor: np.ndarray, mask: str, radial: bool) -> Sums:
     """Values and logarithms of Z with exact rows in the place of the poor ones."""
-    Z = out[0, : given.n]
+    d, Z = given.dimension, out[0, : given.n]
     if len(poor):
         known = _exactly(given, poor, mask)
-        Z[poor], value[poor] = known[0], (known[1 : 1 + given.dimension] / known[0]).T * given.length
+        Z[poor], mean = known[0], known[1 : 1 + d] / known[0]
+        value[poor] = given.length * (mean if radial else _across(mean, given.Q[:d, poor])).T
     log_z = np.log(Z)
     log_z += given.kappa
     return Sums(value, log_z)

@@ -81,7 +81,7 @@ def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> V
         for h, value_map in enumerate(V):
             q = y if plain else y @ A[h]
             got = attend(q, y, None, beta, normalise=normalise, weights=everyone, summation=summation, tol=tol,
-                         radial=straight[h] is None).value  # fmt: skip
+                         radial=straight[h] is None or not plain).value  # fmt: skip
             out += got @ value_map.T if straight[h] is None else straight[h] * got
         return out
 
