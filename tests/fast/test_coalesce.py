@@ -5,8 +5,9 @@ import pytest
 
 import metastable as ms
 from metastable.errors import InputError
-from metastable.fast import coalesce
+from metastable.fast import coalesce, weighted
 from metastable.fast.coalesce import tolerance_for
+from metastable.fast.mergers import _cells, _frames, _thrifty
 
 V = np.diag([1.0, 0.6, 0.3])
 
@@ -55,6 +56,62 @@ def test_labels_tell_who_has_merged():
     for c, centre in enumerate(run.centres):
         assert np.abs(run.x[-1][last == c] - centre).max() < 2 * run.tolerance
     assert np.abs(np.linalg.norm(run.x, axis=-1) - 1).max() < 1e-15 * 4
+
+
+@pytest.mark.parametrize(
+    ("d", "parts"),
+    [
+        (2, {"beta": 300.0}),
+        (3, {"beta": 1.0, "normalise": "unnormalised"}),
+        (3, {"weights": ms.Weights(Q=2.0 * np.eye(3)[[1, 2, 0]], V=np.stack([V, -V])), "beta": 2.0}),
+        (5, {"beta": 2.0}),
+    ],
+)
+def test_every_way_to_sum_gives_the_same_step(d, parts, monkeypatch):
+    """Loops for a few tokens, one thread for more, `attend` for many; onlookers behind the tokens."""
+    dyn, x = ms.Dynamics(**parts), ms.initial.sphere(60, d, seed=1)
+    w = np.random.default_rng(0).uniform(0.5, 3.0, 40)
+    steps = weighted.runge_kutta(dyn, d, weighted.velocity(dyn, d))
+    found = [steps(x, w, 0.05, 2)]
+    for few in ("_FEWEST_PAIRS", "_FEW_PAIRS"):
+        monkeypatch.setattr(weighted, few, 0)
+        monkeypatch.setattr(weighted, "_FEW_WIDE_PAIRS", 0 if few == "_FEW_PAIRS" else 20_000)
+        found.append(steps(x, w, 0.05, 2))
+    assert np.abs(found[0] - found[1]).max() < 1e-13
+    assert np.abs(found[0] - found[2]).max() < 1e-13
+
+
+def test_cells_are_numbered_as_they_appear(rng):
+    X, start = rng.normal(size=(500, 3)), np.array([0.1, 0.7, 0.3])
+    number, first = np.empty(500, int), np.empty(500, int)
+    count = _cells(X, 0.8, start, number, first)
+    corner = np.floor(X / 0.8 + start)
+    assert count == len(np.unique(corner, axis=0)) < 400
+    assert np.array_equal(corner[first[:count]][number], corner)
+    assert np.all(np.diff(first[:count]) > 0)
+    group = np.full(500, -1)
+    group[:5] = np.arange(5)
+    left = _thrifty(number, first, count, group, 3)
+    members = np.bincount(number)
+    points = np.bincount(number, np.where(group >= 0, 3, 1))
+    assert len(members) == left > count
+    assert np.all((members == 1) | (points > 3))
+    assert np.array_equal(number[first[:left]], np.arange(left))
+
+
+def test_frames_are_orthonormal_and_tangent():
+    for d in (2, 3, 6):
+        X = np.concatenate([ms.initial.sphere(20, d, seed=0), np.eye(d), -np.eye(d)])
+        basis = np.concatenate([X[:, None], _frames(X)], axis=1)
+        assert np.abs(basis @ np.swapaxes(basis, 1, 2) - np.eye(d)).max() < 1e-14
+
+
+def test_many_tokens_that_merge_keep_to_the_accuracy():
+    dyn, x0 = ms.Dynamics(beta=9.0), ms.initial.sphere(500, 3, seed=3)
+    whole = coalesce(dyn, x0, 30.0, save=7, tolerance=0.0)
+    run = coalesce(dyn, x0, 30.0, save=7, tolerance=1e-6)
+    assert run.counts[-1] < 20
+    assert np.abs(run.x - whole.x).max() < 1e-10
 
 
 def test_tokens_that_start_together_merge_at_once():

@@ -7,15 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.fast import pack
 from metastable.fast.front import attend
 from metastable.fast.lanes import inlined, kernel
+from metastable.fast.rows import row_sums
+from metastable.fast.vexp import LOG2E
 
-# Weighted tokens that have formed clusters. Pairs up to which NumPy takes less time than a kernel's call, and up to
-# which a whole step by plain loops takes less than NumPy.
-_FEW_PAIRS, _FEWEST_PAIRS = 20_000, 3_000
+# Weighted tokens that have formed clusters: pairs up to which one thread is quicker than `attend` with its checks, the
+# same for more than three coordinates, where NumPy is that thread, and pairs up to which a step is best made by loops.
+_FEW_PAIRS, _FEW_WIDE_PAIRS, _FEWEST_PAIRS = 150_000, 20_000, 3_000
+_LARGEST = 450.0  # powers of two that scores may reach without leaving the range of floats
 
 Velocity = Callable[[np.ndarray, np.ndarray], np.ndarray]
-Step = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
+Steps = Callable[[np.ndarray, np.ndarray, float, int], np.ndarray]
 
 
 def check(dyn: Any, x: np.ndarray, purpose: str) -> None:
@@ -73,9 +77,8 @@ def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> V
     straight = [_multiple_of_identity(matrix) for matrix in V]
 
     def pull(y: np.ndarray, w: np.ndarray) -> np.ndarray:
-        if len(y) * len(w) <= _FEW_PAIRS:
-            tokens = y[: len(w)]
-            return sum(_plain(beta * (y @ A[h]) @ tokens.T, tokens, w, normalise) @ V[h].T for h in range(len(V)))
+        if len(y) * len(w) <= (_FEW_PAIRS if d <= 3 else _FEW_WIDE_PAIRS):
+            return sum(_alone(beta * (y if plain else y @ A[h]), y, w, normalise) @ V[h].T for h in range(len(V)))
         out = np.zeros_like(y)
         everyone = np.concatenate([w, np.zeros(len(y) - len(w))])  # one sum for tokens and onlookers
         for h, value_map in enumerate(V):
@@ -93,20 +96,27 @@ def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> V
     return field
 
 
-def runge_kutta(dyn: Any, d: int, field: Velocity) -> Step:
-    """f(x, w, h): the tokens of `velocity`, and the onlookers, a classical Runge-Kutta step later, on the sphere."""
+def runge_kutta(dyn: Any, d: int, field: Velocity) -> Steps:
+    """f(x, w, h, count): tokens and onlookers of `velocity` after some classical Runge-Kutta steps on the sphere."""
     A, V, beta, normalise = law(dyn, d)
 
-    def step(x: np.ndarray, w: np.ndarray, h: float) -> np.ndarray:
-        if len(x) * len(w) <= _FEWEST_PAIRS:
-            return _few_step(x, w, A, V, beta, normalise == "softmax", h)  # type: ignore[no-any-return]
-        k1 = field(x, w)
-        k2 = field(x + h / 2 * k1, w)
-        k3 = field(x + h / 2 * k2, w)
-        k4 = field(x + h * k3, w)
-        return unit(x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+    def steps(x: np.ndarray, w: np.ndarray, h: float, count: int) -> np.ndarray:
+        if few(x, w):
+            return _few_steps(x, w, A, V, beta, normalise == "softmax", h, count)  # type: ignore[no-any-return]
+        for _ in range(count):
+            k1 = field(x, w)
+            k2 = field(x + h / 2 * k1, w)
+            k3 = field(x + h / 2 * k2, w)
+            k4 = field(x + h * k3, w)
+            x = unit(x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+        return x
 
-    return step
+    return steps
+
+
+def few(x: np.ndarray, w: np.ndarray) -> bool:
+    """Whether a step of the tokens x[:len(w)] and their onlookers costs next to nothing."""
+    return len(x) * len(w) <= _FEWEST_PAIRS
 
 
 @inlined
@@ -162,25 +172,41 @@ def _rates(x: Any, k: Any, h: float, w: Any, A: Any, V: Any, beta: float, softma
 
 
 @kernel
-def _few_step(x: Any, w: Any, A: Any, V: Any, beta: float, softmax: bool, h: float) -> Any:
-    """One classical Runge-Kutta step of a few tokens x[:len(w)] and of onlookers, then back onto the sphere."""
-    rate, sum_of_rates, out = np.zeros_like(x), np.zeros_like(x), np.empty_like(x)
-    for weight, part in ((1.0, 0.0), (2.0, 0.5), (2.0, 0.5), (1.0, 1.0)):
-        _rates(x, rate, part * h, w, A, V, beta, softmax, rate)
+def _few_steps(start: Any, w: Any, A: Any, V: Any, beta: float, softmax: bool, h: float, count: int) -> Any:
+    """Classical Runge-Kutta steps of a few tokens start[:len(w)] and of onlookers, back onto the sphere each time."""
+    x, rate, total = start.copy(), np.zeros_like(start), np.empty_like(start)
+    for _ in range(count):
+        total[:] = 0.0
+        for weight, part in ((1.0, 0.0), (2.0, 0.5), (2.0, 0.5), (1.0, 1.0)):
+            _rates(x, rate, part * h, w, A, V, beta, softmax, rate)
+            for i in range(x.shape[0]):
+                for c in range(x.shape[1]):
+                    total[i, c] += weight * rate[i, c]
         for i in range(x.shape[0]):
             for c in range(x.shape[1]):
-                sum_of_rates[i, c] += weight * rate[i, c]
-    for i in range(x.shape[0]):
-        for c in range(x.shape[1]):
-            out[i, c] = x[i, c] + h / 6 * sum_of_rates[i, c]
-        size = math.sqrt(_dot(out, i, out, i))
-        for c in range(x.shape[1]):
-            out[i, c] /= size
-    return out
+                x[i, c] += h / 6 * total[i, c]
+            size = math.sqrt(_dot(x, i, x, i))
+            for c in range(x.shape[1]):
+                x[i, c] /= size
+    return x
+
+
+def _alone(q: np.ndarray, y: np.ndarray, w: np.ndarray, normalise: str) -> np.ndarray:
+    """sum_j A_ij y_j over the tokens y[:len(w)] of weights w, with scores <q_i, y_j>, in this thread."""
+    y, d, n = y[: len(w)], q.shape[1], len(q)
+    bound = np.ceil(LOG2E * np.sqrt(np.einsum("id,id->i", q, q)))  # of every score, in powers of two
+    if d > 3 or not bound.max() < _LARGEST:
+        return _plain(q @ y.T, y, w, normalise)
+    Q, out = np.zeros((3, n)), np.zeros((4, n))
+    Q[:d] = LOG2E * q.T
+    K, S = pack.coordinates(y, 3, np.float64), pack.sources(y, w, 4, np.float64)
+    row_sums(Q, K, S, np.zeros(n, np.int64), np.full(n, len(y)), bound, 0, n, out, 8)
+    total = out[0] if normalise == "softmax" else w.sum() * np.exp2(-bound)
+    return (out[1 : 1 + d] / total).T  # type: ignore[no-any-return]
 
 
 def _plain(S: np.ndarray, y: np.ndarray, w: np.ndarray, normalise: str) -> np.ndarray:
-    """Weighted attention with scores S (m, n) applied to y, by NumPy: few pairs are not worth a kernel's call."""
+    """The same from the scores S (m, n), by NumPy: any dimension, scores of any size."""
     if normalise == "unnormalised":
         return (np.exp(S) * w) @ y / w.sum()  # type: ignore[no-any-return]
     P = np.exp(S - S.max(axis=1, keepdims=True)) * w
