@@ -164,15 +164,22 @@ class Dynamics:
 
     def _divided_last(self, now: Weights, q: Array, k: Array, v: Array, rows: Array) -> Array:
         """Softmax attention applied to v, (..., h, m, v): one product gives numerators and totals."""
-        weights = self._rows(now, q, k, rows, normalise.exponentials)
+        plain = self.position is None and scores.resolve(self.score) is scores.SCORES["dot"]
+        lone = plain and q.shape[-3] == k.shape[-3] == v.shape[-3] == 1
+        if lone:  # without an axis of heads the compiler makes one loop of what follows
+            q, k, v = (a[..., 0, :, :] for a in (q, k, v))
+        weights = self._rows(now, q, k, rows, normalise.exponentials, 2 if lone else 3)
         ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
-        mixed = jnp.einsum("...hmn,...hnv->...hmv", weights, jnp.concatenate([v, ones], axis=-1))
-        return mixed[..., :-1] / normalise.positive(mixed[..., -1:])
+        mixed = jnp.einsum("...mn,...nv->...mv", weights, jnp.concatenate([v, ones], axis=-1))
+        out = mixed[..., :-1] / normalise.positive(mixed[..., -1:])
+        return out[..., None, :, :] if lone else out
 
-    def _rows(self, now: Weights, q: Array, k: Array, rows: Array, normalised: Normalise | None = None) -> Array:
-        """Rows of the attention matrix for some queries, (..., h, m, n)."""
+    def _rows(
+        self, now: Weights, q: Array, k: Array, rows: Array, normalised: Normalise | None = None, axes: int = 3
+    ) -> Array:
+        """Rows of the attention matrix for some queries, (..., h, m, n); q and k have ``axes`` axes behind the runs."""
         columns = jnp.arange(k.shape[-2])
-        score = scores.resolve(self.score)(q, k, _along(self.beta, q))
+        score = scores.resolve(self.score)(q, k, _along(self.beta, q, axes))
         bias = None if self.position is None else self.position.bias(rows, columns)
         visible = masks.resolve(self.mask)
         seen = None if visible is None else visible(rows[:, None], columns[None, :])
@@ -222,10 +229,10 @@ def _by_blocks(some: Callable[[Array, Array], Array], q: Array, n: int, block: i
     return joined.reshape(*joined.shape[:-3], count * block, joined.shape[-1])[..., :n, :]
 
 
-def _along(beta: Array, q: Array) -> Array:
-    """beta with axes to stand beside (..., h, n, k)."""
+def _along(beta: Array, q: Array, axes: int) -> Array:
+    """beta with axes to stand beside the last ``axes`` of q, (..., h, n, k)."""
     b = jnp.asarray(beta, q.dtype)
-    return b if b.ndim == 0 else b.reshape(*b.shape, 1, 1, 1)
+    return b if b.ndim == 0 else b.reshape(*b.shape, *[1] * axes)
 
 
 def _name(part: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable import adaptive, pieces, rescaled, rescaled_chart, rescaled_pieces, rescaled_steps, steps
+from metastable import adaptive, pieces, rescaled, rescaled_chart, rescaled_steps, steps
 from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
 from metastable.errors import InputError, unknown
@@ -70,7 +70,7 @@ def simulate_many(
     plan, _ = prepare(members[0], tokens[0], t, dt, method, save, rtol, atol, seed, dtype, "dense")
     telling = next((m for m in members if np.any(np.asarray(m.noise) != 0)), members[0])  # noise is a member's own
     how = chosen(telling, tokens, summation, method, dtype, plan.t / plan.dt)
-    plan = replace(plan, summation="lanes" if how == "lanes" else "dense")
+    plan = replace(plan, summation=how if how == "lanes" or plan.charted else "dense")
     shape = _structure(members[0])
     if any(_structure(m) != shape for m in members):
         raise InputError(
@@ -102,9 +102,13 @@ def _chunk(plan: Plan, members: list[Dynamics], x: np.ndarray, start: int) -> li
         charts = [rescaled_chart.chart_of(m, x.shape[-1], x.shape[-2], layer) for m in members]
         if len({c.dense is None for c in charts}) > 1:  # a member without eigenvectors cannot be stacked with others
             return [run for k, m in enumerate(members) for run in _chunk(plan, [m], x[k : k + 1], start + k)]
-        chart = jax.tree_util.tree_map(lambda a: _cast(a, plan.dtype), _stack(rescaled_chart.alike(charts)))
-        adaptively = plan.method in ADAPTIVE
-        parts = list((_charted_adaptive if adaptively else _charted_fixed)(plan, chart, jnp.asarray(x, plan.dtype)))
+        plan = plan if charts[0].dense is None else replace(plan, summation="dense")
+        if plan.summation == "exact":
+            parts = [_charted_by_kernels(plan, charts, x)]
+        else:
+            chart = jax.tree_util.tree_map(lambda a: _cast(a, plan.dtype), _stack(rescaled_chart.alike(charts)))
+            through = _charted_adaptive if plan.method in ADAPTIVE else _charted_fixed
+            parts = list(through(plan, chart, jnp.asarray(x, plan.dtype)))
     elif plan.summation == "lanes":
         parts = [_side_by_side(plan, members, x)]
     else:
@@ -203,11 +207,25 @@ def _charted_advance_fixed(dyn: Any, chart: Any, state: Any, asked: Any, dt: Any
     return jax.vmap(one, axes, (stand, 1))(dyn, chart, state, *asked, dt, every)
 
 
+def _charted_by_kernels(plan: Plan, charts: Sequence[rescaled_chart.Chart], z: np.ndarray) -> Part:
+    from metastable.fast import charted
+
+    counts, theta = pieces.grid(plan)
+    starts = [rescaled.start(chart, one) for chart, one in zip(charts, z)]
+    y, refs = (np.stack([np.stack([a, a]) for a in arrays]) for arrays in zip(*starts))  # (B, 2, n, d), (B, 2, n)
+    stand = charted.Stand(y, y.copy(), y.copy(), refs.astype(np.int64), 0, np.zeros(len(z)))
+    ways = charted.Ways(plan.dt, plan.method, plan.dynamics.mask_name == "causal")
+    bases = [charted.basis(chart) for chart in charts]
+    _, saved = charted.advance(bases, stand, np.diff(counts, prepend=0), theta, ways)
+    S = np.stack([np.asarray(chart.S) for chart in charts])
+    return charted.tokens(saved.zeta, S), saved.apart, (saved.y, saved.refs)
+
+
 def _charted_fixed(plan: Plan, chart: Any, z: Array) -> Iterator[Part]:
     counts, theta = pieces.grid(plan)
     y, refs = _start(chart, z)
     stand = rescaled_steps.Stepped(y, y, y, refs, jnp.asarray(0), jnp.zeros(len(z), y.dtype))
-    every = rescaled_pieces.refer_every(float(jnp.max(chart.top)), plan.dt)
+    every = rescaled_steps.refer_every(float(jnp.max(chart.top)), plan.dt)
     asked = (np.diff(counts, prepend=0), plan.number(theta))
     _, (y, refs, apart) = _charted_advance_fixed(
         plan.dynamics, chart, stand, asked, plan.number(plan.dt), every, plan.method

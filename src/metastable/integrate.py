@@ -143,7 +143,7 @@ def run_pieces(
             text = f"Tokens left the range of floats before t = {where:g}; the run ends at the last finite saved time."
             yield piece.cut(first, "diverged", text)
             return
-        for k in range(len(piece.x)):
+        for k in range(len(piece.x) if until is not None else 0):
             if stop(float(plan.times[piece.first + k]), piece.x[k]):
                 status, text = (
                     ("steady", "every token is at rest") if until == "steady" else ("stopped", "asked to stop")
@@ -161,7 +161,9 @@ def collect(plan: Plan, parts: list[Piece]) -> Trajectory:
     charts = [p.chart for p in parts if p.chart is not None]
     chart = (np.concatenate([c[0] for c in charts]), np.concatenate([c[1] for c in charts])) if charts else None
     times = plan.times[: len(x)]
-    valid = pieces.valid_until(times, np.concatenate([p.parted for p in parts]), plan.dtype)
+    valid = math.inf
+    if plan.charted:
+        valid = pieces.valid_until(times, np.concatenate([p.parted for p in parts]), plan.dtype)
     message = parts[-1].message or f"Reached t = {plan.t:g}."
     if len(times) and valid < times[-1]:
         message += f" Rounding may have changed the tokens after t = {valid:g}: do not trust later ones."

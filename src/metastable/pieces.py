@@ -73,8 +73,6 @@ class Piece:
 
 def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] | None) -> Iterator[Piece]:
     """The pieces of a plan, from tokens x or from the state of an earlier piece."""
-    how = "dense" if plan.summation == "lanes" else plan.summation
-    dyn = jax.tree_util.tree_map(plan.number, replace(plan.dynamics, summation=how))
     tokens = plan.number(x)
     adaptive = plan.method in ("tsit5", "dopri8")
     if plan.charted:
@@ -84,6 +82,9 @@ def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] |
     elif plan.summation == "lanes":
         source = _side_by_side(plan, tokens, watched, state)
     else:
+        same = plan.summation == plan.dynamics.summation
+        dyn = plan.dynamics if same else replace(plan.dynamics, summation=plan.summation)
+        dyn = jax.tree_util.tree_map(plan.number, dyn)
         source = _adaptive(plan, dyn, tokens, state) if adaptive else _fixed(plan, dyn, tokens, watched, state)
     clock = time.perf_counter()
     with _noted(plan) as notes:
@@ -95,7 +96,7 @@ def run(plan: Plan, x: np.ndarray, watched: bool, state: dict[str, np.ndarray] |
 
 def _noted(plan: Plan) -> AbstractContextManager[Any]:
     """A journal of the sums made by kernels; nothing where JAX makes them."""
-    if plan.summation in ("dense", "lanes"):
+    if plan.charted or plan.summation in ("dense", "lanes"):
         return nullcontext()
     from metastable.fast import journal
 
@@ -155,10 +156,11 @@ def _fixed(plan: Plan, dyn: Dynamics, x: Array, watched: bool, state: Any) -> It
         first = int(state["next"])
     noisy = bool(np.any(np.asarray(plan.dynamics.noise) != 0))
     key = jax.random.key(plan.seed) if noisy else None
+    between = bool((theta < 1).any())
     for span in spans(len(plan.times), watched, first):
         start, end, _ = span
         wanted = requests(steps_at, plan.number(theta), span, int(stand.k))
-        stand, saved = steps.advance(dyn, stand, *wanted, plan.number(plan.dt), key, plan.method, noisy)
+        stand, saved = steps.advance(dyn, stand, *wanted, plan.number(plan.dt), key, plan.method, noisy, between)
         yield Piece(start, np.asarray(saved)[: end - start], float(plan.times[end - 1]), stored(stand, end))
 
 

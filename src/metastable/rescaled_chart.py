@@ -1,6 +1,7 @@
 """The basis in which a rescaled run is held (see `metastable.rescaled`): V's own, and its exponential."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,12 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None) -> Chart
         return Chart(eye, eye, G, zero, zero, top, dense=generator, L=V, bias=bias)
     S, a, b, partner = found
     grow, turn = (a, b) if layer is None else _log_layer(a, b, layer)
-    G = float(dyn.beta) * S.T @ A @ S
-    chart = Chart(S, np.linalg.inv(S), G, a, grow, max(0.0, float(grow.max())), b, turn, partner, bias=bias)
+    orthogonal = np.array_equal(V, V.T)
+    plain = orthogonal and np.array_equal(A, A[0, 0] * np.eye(d))
+    G = float(dyn.beta) * (A if plain else S.T @ A @ S)
+    chart = Chart(
+        S, S.T if orthogonal else np.linalg.inv(S), G, a, grow, max(0.0, float(grow.max())), b, turn, partner, bias=bias
+    )
     return chart if b.any() or turn.any() else replace(chart, b=None, turn=None, partner=None)
 
 
@@ -64,9 +69,19 @@ def alike(charts: list[Chart]) -> list[Chart]:
     return [c if c.turn is not None else replace(c, b=still, turn=still, partner=np.arange(len(still))) for c in charts]
 
 
+def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
+    """Whether V has well-conditioned eigenvectors; only then does the chart hold numbers instead of matrices."""
+    return _eigenbasis(dyn.weights.value_map(d=d)[0]) is not None
+
+
 def _eigenbasis(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
     """Real S, eigenvalue parts a, b and partners with V = S L S^{-1}, or None for an ill-conditioned basis."""
-    d = V.shape[0]
+    return _found_eigenbasis(np.asarray(V, np.float64).tobytes(), len(V))
+
+
+@lru_cache(maxsize=16)  # a run asks twice: whether there is one, and for it
+def _found_eigenbasis(entries: bytes, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    V = np.frombuffer(entries).reshape(d, d)
     if np.array_equal(V, V.T):
         values, S = np.linalg.eigh(V)
         return S, values, np.zeros(d), np.arange(d)

@@ -15,13 +15,16 @@ Array = Any
 
 def fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[Piece]:
     dyn, chart = _chart(plan, z, plan.dt if plan.method == "layers" else None)
+    if plan.summation == "exact":
+        yield from _by_kernels(plan, chart, z, watched, state)
+        return
     steps_at, theta = pieces.grid(plan)
     y, refs = _two_copies(chart, z)
     stand, first = rescaled_steps.Stepped(y, y, y, refs, np.asarray(0), plan.number(0.0)), 0
     if state is not None:
         stand = rescaled_steps.Stepped(*(jnp.asarray(state[name]) for name in rescaled_steps.Stepped._fields))
         first = int(state["next"])
-    every = refer_every(float(chart.top), plan.dt)
+    every = rescaled_steps.refer_every(float(chart.top), plan.dt)
     for span in pieces.spans(len(plan.times), watched, first):
         start, end, _ = span
         wanted = pieces.requests(steps_at, plan.number(theta), span, int(stand.k))
@@ -35,9 +38,26 @@ def fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[Piece]:
         yield Piece(start, np.asarray(z_saved), reached, pieces.stored(stand, end), charted, np.asarray(apart)[:m])
 
 
-def refer_every(top: float, dt: float) -> int:
-    """Steps between two choices of references: a quarter of the time in which the fastest direction grows e-fold."""
-    return max(1, int(0.25 / max(top * dt, 1e-3)))
+def _by_kernels(plan: Plan, chart: Any, z: np.ndarray, watched: bool, state: Any) -> Iterator[Piece]:
+    """The same by `fast.charted`, whose arrays have runs in front of the two copies, (B, 2, n, d)."""
+    from metastable.fast import charted
+
+    steps_at, theta = pieces.grid(plan)
+    first, lead = 0, z.shape[:-2]
+    if state is None:
+        y, refs = _two_copies(chart, z)
+        state = {"before": y, "after": y, "now": y, "refs": refs, "k": 0, "worst": 0.0}
+    else:
+        first = int(state["next"])
+    stand = charted.standing(state, lead)
+    ways, charts = charted.Ways(plan.dt, plan.method, plan.dynamics.mask_name == "causal"), [charted.basis(chart)]
+    for start, end, _ in pieces.spans(len(plan.times), watched, first):
+        counts = np.diff(steps_at[start:end], prepend=stand.k)
+        stand, saved = charted.advance(charts, stand, counts, theta[start:end], ways)
+        y, refs, zeta = (a.reshape(len(a), *lead, *a.shape[2:]) for a in saved[:3])
+        kept = {"next": np.asarray(end), **charted.kept(stand, lead)}
+        tokens = charted.tokens(zeta, np.asarray(chart.S))
+        yield Piece(start, tokens, float(plan.times[end - 1]), kept, (y, refs), saved.apart.max(axis=1))
 
 
 def _chart(plan: Plan, z: Array, layer: float | None) -> tuple[Dynamics, Any]:

@@ -32,7 +32,7 @@ class Score:
 
 def dot(q: Array, k: Array, beta: Array) -> Array:
     """beta <Q x_i, K x_j>: the papers' score."""
-    return jnp.einsum("...hmk,...hnk->...hmn", q * beta, k)
+    return jnp.einsum("...mk,...nk->...mn", q * beta, k)
 
 
 def squared_distance(q: Array, k: Array) -> Array:

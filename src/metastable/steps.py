@@ -69,13 +69,22 @@ class Stepped(NamedTuple):
     k: Array
 
 
-@partial(jax.jit, static_argnames=("method", "noisy"))
+@partial(jax.jit, static_argnames=("method", "noisy", "between"))
 def advance(
-    dyn: Dynamics, state: Stepped, counts: Array, thetas: Array, dt: Array, key: Array, method: str, noisy: bool
+    dyn: Dynamics,
+    state: Stepped,
+    counts: Array,
+    thetas: Array,
+    dt: Array,
+    key: Array,
+    method: str,
+    noisy: bool,
+    between: bool = True,
 ) -> tuple[Stepped, Array]:
     """Before each save take ``counts`` steps, then read the state at the fraction ``thetas`` of the last one.
 
-    Returns where the run stands and the saved states (m, ..., n, d).
+    Returns where the run stands and the saved states (m, ..., n, d). Without ``between`` all fractions are 1, which
+    spares compiling what reads states inside a step.
     """
     retract = geometries.resolve(dyn.geometry).retract
     quiet = dyn if noisy else _without_noise(dyn)
@@ -93,7 +102,7 @@ def advance(
     def save(state: Stepped, asked: tuple[Array, Array]) -> tuple[Stepped, Array]:
         count, theta = asked
         state = jax.lax.fori_loop(0, count, lambda _, s: step(s), state)
-        if method == "layers":
+        if method == "layers" or not between:
             return state, state.now
         return state, jax.lax.cond(theta < 1, inside, lambda state, theta: state.now, state, theta)
 

@@ -3,7 +3,8 @@
 | word       | sums                                                                                         |
 |------------|----------------------------------------------------------------------------------------------|
 | `dense`    | compiled by JAX; any dynamics, any device                                                    |
-| `exact`    | the blockwise kernels of `metastable.fast`, which never hold an n x n array                  |
+| `exact`    | the blockwise kernels of `metastable.fast`, which never hold an n x n array; for the         |
+|            | rescaled flow its own ones (`fast.charted`), which take its fixed steps whole                |
 | `spectral` | expansions on the circle and S^2, in linear time, to 1e-12                                   |
 | `lanes`    | ensembles of small systems: eight runs side by side in vector registers (`fast.many`)        |
 """
@@ -28,7 +29,10 @@ def chosen(dyn: Dynamics, x: np.ndarray, summation: str, method: str, dtype: str
         return "dense"
     if summation == "auto":
         return _quickest(dyn, x, method, dtype, steps)
-    why = _against_lanes(dyn, x, method, dtype) if summation == "lanes" else _against_kernels(dyn, summation)
+    if summation == "lanes":
+        why = _against_lanes(dyn, x, method, dtype)
+    else:
+        why = _against_kernels(dyn, x.shape[-1], summation, method, dtype)
     if why is not None:
         raise InputError(f"summation={summation!r} is not possible here because {why}; use 'auto' or 'dense'.")
     return summation
@@ -36,19 +40,29 @@ def chosen(dyn: Dynamics, x: np.ndarray, summation: str, method: str, dtype: str
 
 def _quickest(dyn: Dynamics, x: np.ndarray, method: str, dtype: str, steps: float) -> str:
     n = x.shape[-2]
-    if dyn.geometry_name == "rescaled" or jax.default_backend() != "cpu":
+    if jax.default_backend() != "cpu":
         return "dense"
+    if dyn.geometry_name == "rescaled":
+        return "exact" if _against_kernels(dyn, x.shape[-1], "exact", method, dtype) is None else "dense"
     if x.ndim == 2:
-        return "auto" if n >= _WORTH_A_KERNEL and _against_kernels(dyn, "auto") is None else "dense"
+        able = n >= _WORTH_A_KERNEL and _against_kernels(dyn, x.shape[-1], "auto", method, dtype) is None
+        return "auto" if able else "dense"
     pairs = x[..., 0].size * n * dyn.weights.heads * 4.0 * steps
     if x[..., 0, 0].size < 8 or n > _MOST_IN_LANES or pairs < _WORTH_LANES:
         return "dense"
     return "lanes" if _against_lanes(dyn, x, method, dtype) is None else "dense"
 
 
-def _against_kernels(dyn: Dynamics, summation: str) -> str | None:
+def _against_kernels(dyn: Dynamics, d: int, summation: str, method: str, dtype: str) -> str | None:
     if dyn.geometry_name == "rescaled":
-        return "the rescaled flow has a chart of its own"
+        if summation != "exact":
+            return "the rescaled flow has a chart of its own"
+        from metastable import rescaled_chart
+        from metastable.fast import charted
+
+        if not rescaled_chart.has_eigenbasis(dyn, d):
+            return "V has no well-conditioned eigenvectors"
+        return charted.unsupported(dyn, method, dtype)
     from metastable.fast import unsupported
 
     return unsupported(dyn, summation)

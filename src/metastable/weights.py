@@ -91,11 +91,10 @@ class Weights:
         size = _dimension(now, d)
         Q = np.eye(size)[None] if now.Q is None else np.asarray(now.Q)
         K = np.eye(size)[None] if now.K is None else np.asarray(now.K)
-        A = (
-            np.einsum("hkd,hke->hde", *np.broadcast_arrays(Q, K))
-            if Q.shape != K.shape
-            else np.einsum("hkd,hke->hde", Q, K)
-        )
+        if now.Q is None or now.K is None:
+            A = K if now.Q is None else np.swapaxes(Q, -1, -2)
+        else:
+            A = np.einsum("hkd,hke->hde", *(np.broadcast_arrays(Q, K) if Q.shape != K.shape else (Q, K)))
         return np.broadcast_to(A, (self.heads, *A.shape[1:]))
 
 

@@ -24,6 +24,8 @@ WIDTH = {np.dtype(np.float64): 8, np.dtype(np.float32): 16}
 kernel = njit(nogil=True, cache=True, error_model="numpy")
 # Small functions are copied into the kernels that call them.
 inlined = njit(forceinline=True, error_model="numpy")
+# Larger ones are called by kernels only, so they need no way in from Python, which takes long to compile.
+inner = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Lanes(types.Type):  # type: ignore[misc]
