@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.fast import pack, threads
+from metastable.fast.exact import Sums
 from metastable.fast.lanes import kernel
 from metastable.fast.rows import row_sums
 from metastable.fast.vexp import LOG2E
 
 GROUP = 32  # points are padded to whole groups of four vectors
+_PIECE = 16_384  # tokens in a piece, at most about
 _PARTS = 8  # pieces of the sums over tokens, whatever the number of threads: sums come out the same
 
 
@@ -64,13 +66,13 @@ def _settle(out: Any, Q: Any, length: float, first: int, last: int, floors: Any,
 
 
 def cuts(n: int, step: int) -> list[tuple[int, int]]:
-    """The pieces into which n tokens are cut."""
-    return threads.pieces(n, _PARTS if n > 10_000 else 4 if n > 1000 else 1, step)
+    """The pieces into which n tokens are cut; what is summed for one of them stays in the second cache."""
+    return threads.pieces(n, max(_PARTS, n // _PIECE) if n > 10_000 else 4 if n > 1000 else 1, step)
 
 
 def _light_cuts(n: int) -> list[tuple[int, int]]:
     """Pieces for work of a few cycles per token, where threads pay late."""
-    return threads.pieces(n, _PARTS if n > 20_000 else 1, GROUP)
+    return threads.pieces(n, max(_PARTS, n // _PIECE) if n > 20_000 else 1, GROUP)
 
 
 def unit_rows(points: np.ndarray, sign: float, out: np.ndarray) -> tuple[float, float]:
@@ -115,13 +117,19 @@ def exact_rows(given: Points, rows: np.ndarray, high: np.ndarray) -> np.ndarray:
     Q = np.ascontiguousarray(given.Q[:, rows]) * (given.kappa * LOG2E)
     low, shift = np.zeros(len(rows), np.int64), np.full(len(rows), given.kappa * LOG2E)
     out = np.zeros((4, len(rows)))
-    parts = threads.pieces(len(rows), 8 * threads.cores() if len(rows) * given.n > 200_000 else 1)
+    # four rows at least share what is read of the columns, which for many tokens comes from far away
+    parts = threads.pieces(len(rows), 8 * threads.cores() if len(rows) * given.n > 200_000 else 1, step=4)
     threads.share(lambda p: row_sums(Q, given.K, given.S, low, high, shift, *parts[p], out, 8), len(parts))
     return out
 
 
 def settle(
-    given: Points, out: np.ndarray, first: int, last: int, floors: np.ndarray, radial: bool, value: np.ndarray
+    given: Points, out: np.ndarray, first: int, last: int, floors: np.ndarray, radial: bool, made: Sums
 ) -> tuple[int, float]:
-    """sum_j A_ij k_j of some rows into ``value`` (n, d); how many Z miss their floor, and the least Z / floor else."""
-    return _settle(out, given.Q, given.length, first, min(last, given.n), floors, radial, value)  # type: ignore[no-any-return]
+    """The sums of some rows into ``made``; how many Z miss their floor, and the least Z / floor of the others."""
+    last = min(last, given.n)
+    log_z = made.log_z[first:last]
+    with np.errstate(divide="ignore", invalid="ignore"):  # of rows that will be rescued
+        np.log(out[0, first:last], out=log_z)
+    log_z += given.kappa
+    return _settle(out, given.Q, given.length, first, last, floors, radial, made.value)  # type: ignore[no-any-return]

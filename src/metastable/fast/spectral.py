@@ -120,17 +120,19 @@ def _within_tolerance(given: Points, seen: np.ndarray, mask: str, tol: float, ra
     rank = ranks.rank_for(given.dimension, given.kappa, _LESS * allowed * least - ranks.ROUNDING, radial)
     if rank is None:
         rank = first_rank(given.dimension, given.kappa, allowed)
-    value, many = np.empty((given.n, given.dimension)), max(_COMPARED, int(_RESCUED * given.n))
+    made, many = Sums(np.empty((given.n, given.dimension)), np.empty(given.n)), max(_COMPARED, int(_RESCUED * given.n))
     for _ in range(2):
         if rank is None:
             break
         floors = seen * (ranks.tail(given.dimension, given.kappa, rank, radial) + ranks.ROUNDING) / allowed
-        out, missed, surplus = _settled(given, rank, mask, radial, floors, value)
+        out, missed, surplus = _settled(given, rank, mask, radial, floors, made)
         if missed <= many:
             poor = np.flatnonzero(~((out[0, : given.n] >= floors) & (floors > 0.0))) if missed else rows[:0]
-            measured = _difference(given, value, rows, known, poor, radial)
+            measured = _difference(given, made.value, rows, known, poor, radial)
             bound = max(allowed / surplus + given.slack, ranks.ROUNDING)
-            return Expanded(_rescued(given, out, value, poor, mask, radial), rank, bound, measured, missed)
+            if missed:
+                _rescue(given, made, poor, mask, radial)
+            return Expanded(made, rank, bound, measured, missed)
         share = np.maximum(out[0, : given.n], 0.0) / seen
         least = float(np.partition(share, many // 2)[many // 2])  # few digits of it are known, but enough
         rank = ranks.rank_for(given.dimension, given.kappa, 0.99 * allowed * least - ranks.ROUNDING, radial)
@@ -138,13 +140,13 @@ def _within_tolerance(given: Points, seen: np.ndarray, mask: str, tol: float, ra
 
 
 def _settled(
-    given: Points, rank: int, mask: str, radial: bool, floors: np.ndarray, value: np.ndarray
+    given: Points, rank: int, mask: str, radial: bool, floors: np.ndarray, made: Sums
 ) -> tuple[np.ndarray, int, float]:
-    """(sums, rows whose Z misses its floor, least Z / floor of the others), with the values in ``value``."""
+    """(sums, rows whose Z misses its floor, least Z / floor of the others), with the result in ``made``."""
     notes: list[tuple[int, float]] = []
 
     def finish(out: np.ndarray, first: int, last: int) -> None:
-        notes.append(settle(given, out, first, last, floors, radial, value))
+        notes.append(settle(given, out, first, last, floors, radial, made))
 
     out = (_causal if mask == "causal" else _full)(given, rank, radial, finish)
     return out, sum(missed for missed, _ in notes), min(surplus for _, surplus in notes)
@@ -165,16 +167,12 @@ def _across(u: np.ndarray, x: np.ndarray) -> np.ndarray:
     return u - np.einsum("ci,ci->i", u, x) * x  # type: ignore[no-any-return]
 
 
-def _rescued(given: Points, out: np.ndarray, value: np.ndarray, poor: np.ndarray, mask: str, radial: bool) -> Sums:
-    """Values and logarithms of Z with exact rows in the place of the poor ones."""
-    d, Z = given.dimension, out[0, : given.n]
-    if len(poor):
-        known = _exactly(given, poor, mask)
-        Z[poor], mean = known[0], known[1 : 1 + d] / known[0]
-        value[poor] = given.length * (mean if radial else _across(mean, given.Q[:d, poor])).T
-    log_z = np.log(Z)
-    log_z += given.kappa
-    return Sums(value, log_z)
+def _rescue(given: Points, made: Sums, poor: np.ndarray, mask: str, radial: bool) -> None:
+    """Put exact rows in the place of the poor ones."""
+    d, known = given.dimension, _exactly(given, poor, mask)
+    mean = known[1 : 1 + d] / known[0]
+    made.value[poor] = given.length * (mean if radial else _across(mean, given.Q[:d, poor])).T
+    made.log_z[poor] = np.log(known[0]) + given.kappa
 
 
 def _exactly(given: Points, rows: np.ndarray, mask: str) -> np.ndarray:
