@@ -14,7 +14,7 @@ from metastable.fast import weighted
 from metastable.fast.mergers import State, everyone, looked
 from metastable.trajectory import Trajectory
 
-_EVERY, _SELDOM = 3, 30  # steps between two looks for mergers, and when few tokens are left
+_EVERY, _SELDOM = 4, 32  # steps between two looks for mergers, and when few tokens are left
 
 
 class Coalesced(NamedTuple):

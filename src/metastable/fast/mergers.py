@@ -66,9 +66,10 @@ def _placed(state: State, which: np.ndarray) -> np.ndarray:
 def looked(state: State, delta: float, k: int, thrifty: bool) -> State:
     """After a look for mergers, at step k. A thrifty one leaves those that save nothing, unless tokens are few."""
     thrifty = thrifty and not weighted.few(state.points, state.w)
-    for shift in (2 * k, 2 * k + 1):
-        state = _merged(state, delta, shift, thrifty)
-    return _tidied(state)
+    found = _merged(state, delta, 2 * k, thrifty)
+    if found is not state:  # others may sit on two sides of a border
+        found = _merged(found, delta, 2 * k + 1, thrifty)
+    return _tidied(found)
 
 
 @kernel
