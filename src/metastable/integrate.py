@@ -30,6 +30,7 @@ METHODS = {
     "layers": "discrete time: one layer per dt",
 }
 ADAPTIVE = ("tsit5", "dopri8")
+_MACHINE = f"{platform.system()} {platform.machine()}"
 Until = str | int | Callable[[float, np.ndarray], bool] | None
 
 
@@ -136,7 +137,9 @@ def run_pieces(
     """Yield the run piece by piece; ``state`` of a finished piece takes it up again from there."""
     stop = stop_rule(plan.dynamics, until)
     for piece in pieces.run(plan, x, watched, state):
-        sound = pieces.finite(piece.x)
+        sound = pieces.finite(piece.x[-1:])
+        if plan.charted or not sound.all():  # otherwise what has left the range of floats does not come back
+            sound = pieces.finite(piece.x)
         if not sound.all():
             first = int(np.argmin(sound))
             where = float(plan.times[piece.first + first])
@@ -193,7 +196,7 @@ def provenance(plan: Plan, seconds: float) -> dict[str, Any]:
         "jax": jax.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
+        "machine": f"{_MACHINE}, {jax.default_backend()}",
     }
 
 
@@ -296,7 +299,8 @@ def _even_times(count: int, t: float, layer: float | None) -> np.ndarray:
     if count < 1:
         raise InputError(f"save must ask for at least one time, not {count}.")
     if layer is None:
-        return np.unique(np.linspace(0.0, t, count)) if count > 1 else np.array([t])
+        times = np.linspace(0.0, t, count) if count > 1 else np.array([t])
+        return times if t > 1e-100 else np.unique(times)
     depth = math.floor(t / layer + 1e-9)
     whole = np.unique(np.round(np.linspace(0, depth, count))) if count > 1 else np.array([depth])
     return whole * layer

@@ -62,7 +62,7 @@ class Room(NamedTuple):
 
 def room(n: int, d: int) -> Room:
     deep, tall = -(-d // HEIGHT) * HEIGHT, -(-n // HEIGHT) * HEIGHT
-    sizes = {name: (n, d) for name in ("s", "slope", "stage")} | {name: (n,) for name in ("held", "best", "order")}
+    sizes = dict.fromkeys(("s", "slope", "stage"), (n, d)) | dict.fromkeys(("held", "best", "order"), (n,))
     sizes |= {"near": (2, d), "far": (2, d), "W": (tall, (deep // WIDTH | 1) * WIDTH), "square": (n,)}
     sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall, PANEL), "row": (3, PANEL)}
     whole = ("held", "best", "order")

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from metastable.fast.chart_kernels import PANEL, WIDTH, factors, gaps, scores, turned
-from metastable.fast.lanes import every, fill, inner, larger, load, store, top
+from metastable.fast.lanes import every, fill, inner, larger, load, reaches, store, total
 from metastable.rescaled_chart import CAP
 
 _NEAR = 0.25  # a token joins a reference within this relative distance
@@ -58,25 +58,25 @@ def _most_held(d: int, W: Any, X: Any, square: Any, row: Any, held: Any, best: A
     for i0 in range(0, n, PANEL):
         for lane in range(PANEL):
             i = min(i0 + lane, n - 1)
-            row[0, lane], row[2, lane] = square[i], -1.0  # row 2: the most attention held by anyone near so far
+            row[0, lane], row[2, lane] = square[i], held[i]  # row 2: the most attention held by anyone near so far
             for c in range(d):
                 X[c, lane] = W[i, c]
         first, second = load(row, 0, 0), load(row, 0, WIDTH)
         for j in range(n):
-            other, part = fill(X, square[j]), fill(X, _NEAR * _NEAR)
+            other, part, zero = fill(X, square[j]), fill(X, _NEAR * _NEAR), fill(X, 0.0)
             left, right = part * (first + other - larger(first, other)), part * (second + other - larger(second, other))
             for c in range(d - 1, -1, -1):  # symmetric V: its largest eigenvalues, which tell tokens apart, come last
                 at = every(W, j, c)
                 apart, beyond = load(X, c, 0) - at, load(X, c, WIDTH) - at
                 left, right = left - apart * apart, right - beyond * beyond
-                if c % _CHECKED == 0 and top(larger(left, right)) < 0.0:
+                if c % _CHECKED == 0 and total(reaches(left, zero) + reaches(right, zero)) == 0.0:
                     break
-            if top(larger(left, right)) >= 0.0:
+            if total(reaches(left, zero) + reaches(right, zero)) > 0.0:
                 store(row, 1, 0, left)
                 store(row, 1, WIDTH, right)
                 for i in range(i0, min(i0 + PANEL, n)):
-                    if row[1, i - i0] >= 0.0 or i == j:
-                        anyone = anyone or i != j
-                        if held[j] > row[2, i - i0]:
+                    if row[1, i - i0] >= 0.0 and i != j:
+                        anyone = True
+                        if held[j] > row[2, i - i0] or (held[j] == row[2, i - i0] and j < best[i]):
                             row[2, i - i0], best[i] = held[j], j
     return anyone
