@@ -72,9 +72,9 @@ def simulate(
         are left, or at which the function ``(t, x) -> bool`` says so.
     dtype : {"float64", "float32"}
     summation : {"auto", "dense", "exact", "spectral", "lanes"}
-        How sums over tokens are made: compiled by JAX (dense), by the blockwise exact kernels, in linear time by
-        expansions on the circle and S^2 to 1e-12 (spectral), or for many runs of a small system side by side in vector
-        registers (lanes); auto takes the quickest.
+        How sums over tokens are made: compiled by JAX (dense), by exact kernels block by block (in the rescaled flow
+        they take whole steps), in linear time by expansions on the circle and S^2 to 1e-12 (spectral), or for many
+        runs of a small system side by side in vector registers (lanes); auto takes the quickest.
     progress : function, optional
         Called with the time reached.
 
@@ -242,7 +242,7 @@ def _check_method(dyn: Dynamics, method: str) -> None:
 
 
 def _check_fit(dyn: Dynamics, x: np.ndarray, method: str) -> None:
-    """Let JAX try the shapes: every part must fit the tokens."""
+    """Let JAX try the shapes: every part must fit the tokens. Parts that are known by name fit any."""
     n, lead = x.shape[-2], x.shape[:-2]
     table = getattr(dyn.position, "table", None)
     if table is not None and np.shape(table)[-1] not in (n, 2 * n - 1):
@@ -251,6 +251,9 @@ def _check_fit(dyn: Dynamics, x: np.ndarray, method: str) -> None:
         )
     if np.ndim(dyn.beta) and np.broadcast_shapes(np.shape(dyn.beta), lead) != lead:
         raise InputError(f"beta has shape {np.shape(dyn.beta)}, but the ensemble of tokens has shape {lead}.")
+    named = all(isinstance(part, str) for part in (dyn.normalise, dyn.mask, dyn.geometry, dyn.score))
+    if named and all(part is None for part in (dyn.position, dyn.block, *vars(dyn.weights).values())):
+        return
     leaves, tree = jax.tree_util.tree_flatten(dyn)
     _try_shapes(tree, tuple(jax.ShapeDtypeStruct(np.shape(leaf), float) for leaf in leaves), x.shape, method)
 

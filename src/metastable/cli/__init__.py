@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:  # a process of our own
         gc.set_threshold(500_000)  # what imports make is no garbage, and looking for it takes a fifth of a second
         atexit.register(gc.freeze)  # nor is there any to be found on the way out
+        # pydantic looks for plugins by reading about every package that is installed, and our settings need none
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     given = list(sys.argv[1:] if argv is None else argv)
     detailed = "--traceback" in given or bool(os.environ.get(_TRACEBACK))
     given = [word for word in given if word != "--traceback"]

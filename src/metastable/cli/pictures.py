@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from metastable.cli import drawing
 from metastable.cli.flags import JSON, flagged
 from metastable.cli.speech import answer, notes
 from metastable.config.settings import Animate, Plot, checked
@@ -35,8 +36,7 @@ def plot(
     look = checked(Plot, flags)
     with notes() as said:
         run = _loaded(record, partial)
-        from metastable import plots
-
+        plots = drawing.plots()
         figure = plots.plot(run, **look.model_dump(exclude_none=True))
         path = plots.save_figure(figure, out or record / f"{look.kind}.png")
     return _told(path, json, said)
@@ -60,9 +60,7 @@ def animate(
     look = checked(Animate, flags)
     with notes() as said:
         run = _loaded(record, partial)
-        from metastable import plots
-
-        path = plots.animate(run, out or record / "film.mp4", **look.model_dump(exclude_none=True))
+        path = drawing.plots().animate(run, out or record / "film.mp4", **look.model_dump(exclude_none=True))
     return _told(path, json, said)
 
 

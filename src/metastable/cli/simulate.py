@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from metastable.cli import Interrupted
+from metastable.cli import Interrupted, drawing
 from metastable.cli.flags import JSON, flagged
 from metastable.cli.speech import answer, notes, progress
 from metastable.config.files import Tables, read
 from metastable.config.settings import Animate, Plot, Simulate, checked
+from metastable.errors import InputError, unknown
 
 if TYPE_CHECKING:
     from metastable.config import Job
@@ -68,11 +69,9 @@ def _film_table(tables: Tables) -> dict[str, Any]:
 
 
 def _check_kind(kind: str) -> None:
-    from metastable.errors import unknown
-    from metastable.plots import PLOTS
-
-    if kind not in PLOTS:
-        raise unknown("kind of picture", kind, PLOTS)
+    known = drawing.plots().PLOTS
+    if kind not in known:
+        raise unknown("kind of picture", kind, known)
 
 
 def _run(job: "Job", folder: Path) -> tuple["Trajectory", str]:
@@ -98,10 +97,7 @@ def _run(job: "Job", folder: Path) -> tuple["Trajectory", str]:
 
 def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, said: list[str]) -> list[Path]:
     """A figure and a film beside the record, unless they are there; a picture that fails does not fail the run."""
-    from metastable import plots
-    from metastable.errors import InputError
-
-    made = []
+    plots, made = drawing.plots(), []
     try:
         if not (folder / FIGURE).exists():
             usual = _colour(run) if "color" in plots.PLOTS[look.kind].options else {}
