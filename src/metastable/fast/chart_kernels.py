@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.fast.lanes import fill, inner, larger, load, magnitude, store, top, within
-from metastable.fast.product import HEIGHT, VECTORS, multiply, multiply_add_upright
+from metastable.fast.product import HEIGHT, VECTORS, multiply, multiply_add
 from metastable.fast.vexp import LOG2E, exp2
 from metastable.rescaled_chart import CAP
 
 WIDTH = 8  # lanes of a vector of float64
 PANEL = VECTORS * WIDTH  # queries side by side
-_DEEP = 64  # tokens that are summed at once, or not at all
+_DEEP = 128  # tokens that are summed at once, or not at all
 
 
 class Basis(NamedTuple):
@@ -46,7 +46,8 @@ class Room(NamedTuple):
 
     near: np.ndarray  # (2, d): factors of directions (see `factors`) for tokens with offsets
     far: np.ndarray  # (2, d): and for references
-    W: np.ndarray  # (n padded, d padded to an odd number of vectors, so that rows do not meet in the cache): w
+    W: np.ndarray  # (n padded, d): w
+    Wt: np.ndarray  # (blocks of tokens * d padded, _DEEP): the same turned round, block by block
     X: np.ndarray  # (d padded, 16): the tokens of a panel in units of e^{top t}
     Q: np.ndarray  # (d padded, 16): their queries, then sums
     T: np.ndarray  # (n padded, 16): scores, then weights
@@ -63,7 +64,7 @@ class Room(NamedTuple):
 def room(n: int, d: int) -> Room:
     deep, tall = -(-d // HEIGHT) * HEIGHT, -(-n // HEIGHT) * HEIGHT
     sizes = dict.fromkeys(("s", "slope", "stage"), (n, d)) | dict.fromkeys(("held", "best", "order"), (n,))
-    sizes |= {"near": (2, d), "far": (2, d), "W": (tall, (deep // WIDTH | 1) * WIDTH), "square": (n,)}
+    sizes |= {"near": (2, d), "far": (2, d), "W": (tall, d), "Wt": (-(-n // _DEEP) * deep, _DEEP), "square": (n,)}
     sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall, PANEL), "row": (3, PANEL)}
     whole = ("held", "best", "order")
     return Room(**{name: np.zeros(size, np.int64 if name in whole else np.float64) for name, size in sizes.items()})
@@ -187,9 +188,20 @@ def _weigh(refs: Any, order: Any, offsets: int, i0: int, T: Any, row: Any) -> No
 
 
 @inner
-def _sums(n: int, d: int, W: Any, T: Any, row: Any, out: Any) -> None:
+def _turn_round(n: int, d: int, W: Any, deep: int, Wt: Any) -> None:
+    """Wt of W, a few tokens at a time so that both stay in the cache."""
+    for j0 in range(0, n, WIDTH):
+        block = j0 // _DEEP
+        for c in range(d):
+            for j in range(j0, min(j0 + WIDTH, n)):
+                Wt[block * deep + c, j - block * _DEEP] = W[j, c]
+
+
+@inner
+def _sums(n: int, d: int, Wt: Any, T: Any, row: Any, out: Any) -> None:
     """out[c] = sum_j T_j w_jc over the sum of weights, for each query of a panel."""
-    for c in range(out.shape[0]):
+    deep = out.shape[0]
+    for c in range(deep):
         for lane in range(0, PANEL, WIDTH):
             store(out, c, lane, fill(out, 0.0))
     for j0 in range(0, n, _DEEP):
@@ -199,7 +211,7 @@ def _sums(n: int, d: int, W: Any, T: Any, row: Any, out: Any) -> None:
                 size = larger(magnitude(load(T, j, lane)), size)
         if top(size) > 0.0:  # saturated attention leaves most tokens without any weight
             for c in range(0, d, HEIGHT):
-                multiply_add_upright(W, c, min(_DEEP, n - j0), T, j0, out, c, 0)
+                multiply_add(Wt, j0 // _DEEP * deep + c, min(_DEEP, n - j0), T, j0, out, c, 0)
     for lane in range(0, PANEL, WIDTH):
         z = load(row, 1, lane)
         for c in range(d):
@@ -221,11 +233,12 @@ def slope(
     factors(basis, t - since, t - since, 0.0, False, near)
     factors(basis, t, t - since, shift, False, far)
     turned(far, near, basis.partner, basis.pairs, w, refs, W)
+    _turn_round(n, d, W, len(Q), room.Wt)
     for i0 in range(0, n, PANEL):
         scores(basis, math.exp(shift), refs, i0, W, room.X, Q, T)
         gaps(refs, room.order, offsets, causal, i0, T, row)
         _weigh(refs, room.order, offsets, i0, T, row)
-        _sums(n, d, W, T, row, Q)
+        _sums(n, d, room.Wt, T, row, Q)
         for lane in range(min(PANEL, n - i0)):
             for c in range(d):
                 s[i0 + lane, c] = Q[c, lane]

@@ -12,8 +12,8 @@ from metastable.fast.lanes import LANES, llvm, place, spread
 HEIGHT, VECTORS = 8, 2  # rows and vectors of the block of sums that stays in registers
 
 
-def _block_product(add: bool = False, upright: bool = False) -> Any:
-    """The intrinsic that sets, or adds to, a block of ``out``; ``upright``: with the left matrix turned round."""
+def _block_product(add: bool) -> Any:
+    """The intrinsic that sets, or adds to, a block of ``out``."""
 
     @intrinsic  # type: ignore[misc]
     def product(typing: Any, a: Any, i: Any, depth: Any, b: Any, k: Any, out: Any, r: Any, c: Any) -> Any:
@@ -41,9 +41,7 @@ def _block_product(add: bool = False, upright: bool = False) -> Any:
                     for v in range(VECTORS)
                 ]
                 for u in range(HEIGHT):
-                    column = builder.add(i, constant(u))
-                    at = (row, column) if upright else (column, loop.index)
-                    one = place(context, builder, a_kind, a, *at)
+                    one = place(context, builder, a_kind, a, builder.add(i, constant(u)), loop.index)
                     left = spread(builder, builder.load(builder.bitcast(one, lanes.element.as_pointer())), lanes)
                     for v in range(VECTORS):
                         added = builder.call(multiply, [left, right[v], builder.load(sums[u, v])])
@@ -64,6 +62,5 @@ def _block_product(add: bool = False, upright: bool = False) -> Any:
 
 # (a, i, depth, b, k, out, r, c): out[r + u, c + l] = (or +=) sum_{s < depth} a[i + u, s] b[k + s, l]
 # for HEIGHT rows u and VECTORS vectors of columns l
-multiply = _block_product()
+multiply = _block_product(add=False)
 multiply_add = _block_product(add=True)
-multiply_add_upright = _block_product(add=True, upright=True)  # with a[k + s, i + u] in place of a[i + u, s]
