@@ -260,6 +260,20 @@ def test_flags_are_listed_without_jax() -> None:
     assert done.stderr == "False\n"
 
 
+def test_a_run_imports_no_more_than_it_draws_with(tmp_path: Path) -> None:
+    code = (
+        "import sys; from metastable.cli import main; sys.argv = sys.argv[:1] + sys.argv[2:]; main()\n"
+        "heavy = {'matplotlib.pyplot', 'scipy', 'xarray', 'zarr', 'numba', 'torch'}\n"
+        "from matplotlib.artist import Artist, kwdoc\n"
+        "print(sorted(heavy & set(sys.modules)), 'alpha' in kwdoc(Artist))"
+    )
+    command = [sys.executable, "-c", code, "metastable", "simulate", *map(str, SMALL), "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "METASTABLE_CACHE": str(tmp_path)}
+    )
+    assert done.stdout.splitlines()[-1] == "[] True", done.stderr
+
+
 def test_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "metastable", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"metastable {ms.__version__}\n"
