@@ -27,7 +27,7 @@ import numpy as np
 from metastable import masks, normalise
 from metastable.compute import jax, jnp
 from metastable.dynamics import Dynamics
-from metastable.rescaled_chart import CAP, Chart, contracting, flow, shrunk_flow, times_L
+from metastable.rescaled_chart import CAP, Chart, contracting, flow, quiet_product, shrunk_flow, times_L
 
 Array = Any
 TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid (1e4 roundings at least)
@@ -50,7 +50,7 @@ def gather(y: Array, refs: Array) -> Array:
 
 def start(chart: Chart, z: Array) -> tuple[Array, Array]:
     """Chart state at t = 0: every token its own reference. The basis may have a leading axis of runs, as z has."""
-    y = np.asarray(z) @ np.swapaxes(np.asarray(chart.S_inv), -1, -2)
+    y = quiet_product(np.asarray(z), np.swapaxes(np.asarray(chart.S_inv), -1, -2))
     return y, np.broadcast_to(np.arange(z.shape[-2]), z.shape[:-1])
 
 

@@ -12,6 +12,7 @@ from metastable.errors import InputError
 
 Array = Any
 CAP = 300.0  # exponents beyond it change nothing: such attention is saturated
+_ONE_THREAD = 2**18  # multiplications up to which OpenBLAS does not share a product between threads
 _WORST_BASIS = 1e6  # condition number of eigenvectors beyond which V is taken as it is
 
 
@@ -54,7 +55,7 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None) -> Chart
     grow, turn = (a, b) if layer is None else _log_layer(a, b, layer)
     orthogonal = np.array_equal(V, V.T)
     plain = orthogonal and np.array_equal(A, A[0, 0] * np.eye(d))
-    G = float(dyn.beta) * (A if plain else S.T @ A @ S)
+    G = float(dyn.beta) * (A if plain else quiet_product(quiet_product(S.T, A), S))
     chart = Chart(
         S, S.T if orthogonal else np.linalg.inv(S), G, a, grow, max(0.0, float(grow.max())), b, turn, partner, bias=bias
     )
@@ -116,6 +117,15 @@ def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
     if (np.linalg.eigvals(R).real <= 0).any():
         raise InputError(f"dt = {dt:g} is too long a layer for this V: I + dt V has no real logarithm; lower dt.")
     return np.asarray(logm(R).real) / dt
+
+
+def quiet_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b, a few rows at a time, so that BLAS stays on one thread: its others would then spin for a while on the
+    cores that `fast.charted` wants."""
+    rows = max(1, _ONE_THREAD // (b.shape[-1] * b.shape[-2]))
+    if a.shape[-2] <= rows:
+        return a @ b
+    return np.concatenate([a[..., k : k + rows, :] @ b for k in range(0, a.shape[-2], rows)], axis=-2)
 
 
 # --- maps of the chart ------------------------------------------------------------------------------------------

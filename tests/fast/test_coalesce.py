@@ -7,7 +7,7 @@ import metastable as ms
 from metastable.errors import InputError
 from metastable.fast import coalesce, weighted
 from metastable.fast.coalesce import tolerance_for
-from metastable.fast.mergers import _cells, _frames, _thrifty
+from metastable.fast.mergers import _cells, _frames, _left_apart
 
 V = np.diag([1.0, 0.6, 0.3])
 
@@ -89,13 +89,12 @@ def test_cells_are_numbered_as_they_appear(rng):
     assert count == len(np.unique(corner, axis=0)) < 400
     assert np.array_equal(corner[first[:count]][number], corner)
     assert np.all(np.diff(first[:count]) > 0)
-    group = np.full(500, -1)
-    group[:5] = np.arange(5)
-    left = _thrifty(number, first, count, group, 3)
+    apart = np.bincount(number) <= 3
+    meant = apart[number]
+    left = _left_apart(number, first, count, apart)
     members = np.bincount(number)
-    points = np.bincount(number, np.where(group >= 0, 3, 1))
     assert len(members) == left > count
-    assert np.all((members == 1) | (points > 3))
+    assert np.all((members[number] == 1) == meant)
     assert np.array_equal(number[first[:left]], np.arange(left))
 
 
@@ -146,3 +145,39 @@ def test_the_long_run_of_the_benchmark():
     whole = coalesce(dyn, x0, 60.0, save=13, tolerance=0.0, summation="exact")
     run = coalesce(dyn, x0, 60.0, save=13, tolerance=1e-6, summation="exact")
     assert np.abs(run.x - whole.x).max() < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("V", "beta", "n", "spread", "t"),
+    [
+        ([[-1.0, 0.0], [0.0, -1.0]], 4.0, 20, 1e-6, 20.0),
+        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, -2.0]], 1.0, 60, 1e-7, 12.0),
+    ],
+)
+def test_tokens_that_part_are_not_held_together(V, beta, n, spread, t):
+    """A repelling V: what merging leaves out would grow with the group."""
+    rng = np.random.default_rng(0)
+    d = len(V)
+    x = np.eye(d)[-1] + spread * rng.normal(size=(n, d))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    dyn = ms.Dynamics(ms.Weights(V=V), beta=beta)
+    made = coalesce(dyn, x, t, accuracy=1e-10, save=3)
+    assert np.abs(made.x - ms.simulate(dyn, x, t, 0.1, save=3).x).max() < 1e-10
+
+
+def test_a_group_that_comes_apart_is_let_go_and_told():
+    """V turned against its tokens: a group that was contracting and has merged begins to spread."""
+    from metastable.fast import mergers
+
+    x = np.array([[1.0, 0.0], [1.0, 1e-7], [0.0, 1.0]])
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    nearer = mergers.begun(x)._replace(before=np.array([[1.0, -1e-6], [1.0, 1e-6], [0.0, 1.0]]))
+    merged = mergers.looked(nearer, 1e-5, 1, thrifty=False)
+    assert merged.label.tolist() == [0, 0, 1]
+    arm = merged.companions[0, 0]
+    away = merged._replace(points=np.concatenate([merged.X, [arm + 3e-6 * np.array([0.0, np.sign(arm[1])])]]))
+    freed = mergers.looked(away, 1e-5, 2, thrifty=False)
+    assert freed.freed == 1
+    assert len(freed.w) == 3
+    np.testing.assert_allclose(np.sort(freed.w), 1.0)
+    assert np.abs(mergers.everyone(freed) - mergers.everyone(away)).max() < 1e-15

@@ -34,7 +34,7 @@ def test_what_has_no_expansion_is_summed_exactly_and_says_why():
     for change, word in (
         ({"normalise": "hardmax"}, "hardmax"),
         ({"mask": "window(4)"}, "window"),
-        ({"v": x}, "values"),
+        ({"v": x + 0.0}, "values"),
         ({"tol": 1e-17}, "tolerance"),
     ):
         got = attend(x, x, beta=4.0, summation="spectral", **change)
@@ -203,3 +203,16 @@ def test_tokens_of_weight_zero_only_look_on():
         assert got.method == summation
         assert np.abs(got.value - true.value).max() < 1e-12
         assert np.abs(got.log_z - true.log_z).max() < 1e-12
+
+
+def test_keys_given_as_values_are_no_other_values():
+    x = ms.initial.sphere(3000, 3, seed=0)
+    got = attend(x, x, x, 4.0, summation="spectral")
+    assert got.method == "spectral"
+    np.testing.assert_allclose(got.value, attend(x, x, None, 4.0, summation="exact").value, atol=1e-12)
+
+
+def test_exact_sums_report_their_rounding():
+    x = np.tile([[0.6, 0.8, 0.0]], (30000, 1))
+    got = attend(x, x, None, 0.1, mask="causal", summation="exact")
+    assert np.abs(got.value - x).max() <= got.error < 1e-12

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.fast.lanes import fill, inner, larger, load, magnitude, store, top, within
+from metastable.fast.pack import aligned
 from metastable.fast.product import HEIGHT, VECTORS, multiply, multiply_add
 from metastable.fast.vexp import LOG2E, exp2
 from metastable.rescaled_chart import CAP
@@ -32,6 +33,7 @@ class Basis(NamedTuple):
 
     G: np.ndarray  # (d padded, d): row c holds column c of G
     plain: bool  # G has nothing beside its diagonal
+    scale: np.ndarray  # (d,): this diagonal, or ones
     a: np.ndarray
     b: np.ndarray
     grow: np.ndarray
@@ -63,11 +65,11 @@ class Room(NamedTuple):
 
 def room(n: int, d: int) -> Room:
     deep, tall = -(-d // HEIGHT) * HEIGHT, -(-n // HEIGHT) * HEIGHT
-    sizes = dict.fromkeys(("s", "slope", "stage"), (n, d)) | dict.fromkeys(("held", "best", "order"), (n,))
-    sizes |= {"near": (2, d), "far": (2, d), "W": (tall, d), "Wt": (-(-n // _DEEP) * deep, _DEEP), "square": (n,)}
+    sizes = {"near": (2, d), "far": (2, d), "W": (tall, d), "Wt": (-(-n // _DEEP) * deep, _DEEP)}
     sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall, PANEL), "row": (3, PANEL)}
-    whole = ("held", "best", "order")
-    return Room(**{name: np.zeros(size, np.int64 if name in whole else np.float64) for name, size in sizes.items()})
+    sizes |= dict.fromkeys(("s", "slope", "stage"), (n, d))
+    whole = {name: np.zeros(n, np.int64) for name in ("held", "best", "order")}
+    return Room(**{name: aligned(size, np.float64) for name, size in sizes.items()}, **whole, square=np.zeros(n))
 
 
 # --- maps of the chart ------------------------------------------------------------------------------------------
@@ -123,19 +125,16 @@ def sort_out(refs: Any, order: Any) -> int:
 
 @inner
 def scores(basis: Any, cap: float, refs: Any, i0: int, W: Any, X: Any, Q: Any, T: Any) -> None:
-    """X, Q and T of the tokens i0 to i0 + 16; the last token fills up the last panel."""
+    """Q and T of the tokens i0 to i0 + 16; the last token fills up the last panel."""
     n, d = len(refs), len(basis.grow)
+    out = Q if basis.plain else X
     for lane in range(PANEL):
         i = min(i0 + lane, n - 1)
         r = refs[i]
         also = cap if r != i else 0.0
         for c in range(d):
-            X[c, lane] = W[r, c] + also * W[i, c]
-    if basis.plain:
-        for c in range(d):
-            for lane in range(0, PANEL, WIDTH):
-                store(Q, c, lane, load(X, c, lane) * fill(X, basis.G[c, c]))
-    else:
+            out[c, lane] = (W[r, c] + also * W[i, c]) * basis.scale[c]
+    if not basis.plain:
         for c in range(0, d, HEIGHT):
             multiply(basis.G, c, d, X, 0, Q, c, 0)
     for j in range(0, n, HEIGHT):
@@ -155,7 +154,8 @@ def gaps(refs: Any, order: Any, offsets: int, causal: bool, i0: int, T: Any, row
             gap = load(T, refs[j], lane) - mine
             if k < offsets:
                 gap = gap + load(T, j, lane)
-            gap = within(gap, i0 + lane, j if causal else 0, i0 + PANEL, -np.inf)
+            if causal:
+                gap = within(gap, i0 + lane, j, i0 + PANEL, -np.inf)
             store(T, j, lane, gap)
             most = larger(gap, most)
         store(row, 0, lane, most)
@@ -190,11 +190,11 @@ def _weigh(refs: Any, order: Any, offsets: int, i0: int, T: Any, row: Any) -> No
 @inner
 def _turn_round(n: int, d: int, W: Any, deep: int, Wt: Any) -> None:
     """Wt of W, a few tokens at a time so that both stay in the cache."""
-    for j0 in range(0, n, WIDTH):
-        block = j0 // _DEEP
+    for j in range(0, n, WIDTH):
+        row, column = j // _DEEP * deep, j % _DEEP
         for c in range(d):
-            for j in range(j0, min(j0 + WIDTH, n)):
-                Wt[block * deep + c, j - block * _DEEP] = W[j, c]
+            for u in range(WIDTH):  # rows beyond the last token are 0
+                Wt[row + c, column + u] = W[j + u, c]
 
 
 @inner
@@ -213,9 +213,9 @@ def _sums(n: int, d: int, Wt: Any, T: Any, row: Any, out: Any) -> None:
             for c in range(0, d, HEIGHT):
                 multiply_add(Wt, j0 // _DEEP * deep + c, min(_DEEP, n - j0), T, j0, out, c, 0)
     for lane in range(0, PANEL, WIDTH):
-        z = load(row, 1, lane)
+        share = fill(out, 1.0) / load(row, 1, lane)
         for c in range(d):
-            store(out, c, lane, load(out, c, lane) / z)
+            store(out, c, lane, load(out, c, lane) * share)
 
 
 @inner

@@ -4,11 +4,11 @@ import math
 from typing import Any
 
 from metastable.fast.chart_kernels import PANEL, WIDTH, factors, gaps, scores, turned
-from metastable.fast.lanes import every, fill, inner, larger, load, reaches, store, total
+from metastable.fast.lanes import every, fill, fma, inner, larger, load, reaches, store, total
 from metastable.rescaled_chart import CAP
 
 _NEAR = 0.25  # a token joins a reference within this relative distance
-_CHECKED = 16  # coordinates between two looks at whether any token of a panel can still be near
+_CHECKED = 8  # coordinates between two looks at whether any token of a panel can still be near
 
 
 @inner
@@ -52,8 +52,11 @@ def _most_held(d: int, W: Any, X: Any, square: Any, row: Any, held: Any, best: A
     """best: the most attended token within a relative distance of `_NEAR`; returns whether anybody is near another."""
     n, anyone = len(held), False
     for i in range(n):
-        best[i], square[i] = i, 0.0
-        for c in range(d):
+        whole, squares = d // WIDTH * WIDTH, fill(W, 0.0)
+        for c in range(0, whole, WIDTH):
+            squares = fma(load(W, i, c), load(W, i, c), squares)
+        best[i], square[i] = i, total(squares)
+        for c in range(whole, d):
             square[i] += W[i, c] * W[i, c]
     for i0 in range(0, n, PANEL):
         for lane in range(PANEL):

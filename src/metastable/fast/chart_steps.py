@@ -29,14 +29,16 @@ def run(
                     offsets = kernels.sort_out(refs, room.order)
                 if shaken:
                     _shake(now, k)
+            _ahead(now, 0.0, now, before)
+            _ahead(now, 0.0, now, after)
             for u in range(stages):
-                ahead = dt * tableau[0, u]
-                _ahead(now, ahead if u > 0 else 0.0, room.slope, room.stage)
-                kernels.slope(basis, t + ahead, t, layer, room.stage, refs, offsets, causal, room)
-                _ahead(after if u > 0 else now, dt * tableau[1, u], room.slope, after)
-            _ahead(after if layer > 0.0 else now, 0.0, room.slope, before)
+                stage = room.stage if u > 0 else before
+                kernels.slope(basis, t + dt * tableau[0, u], t, layer, stage, refs, offsets, causal, room)
+                further = dt * tableau[0, u + 1] if u + 1 < stages else 0.0
+                _moved(before, further, dt * tableau[1, u], room.slope, room.stage, after)
             if layer > 0.0:
-                _ahead(after, 0.0, room.slope, now)
+                _ahead(after, 0.0, after, before)
+                _ahead(after, 0.0, after, now)
             else:
                 _thaw(basis, dt, after, refs, room, now)
             k += 1
@@ -65,6 +67,15 @@ def _ahead(y: Any, h: float, slope: Any, out: Any) -> None:
     for i in range(y.shape[0]):
         for c in range(y.shape[1]):
             out[i, c] = y[i, c] + h * slope[i, c] if h != 0.0 else y[i, c]
+
+
+@inner
+def _moved(y: Any, further: float, part: float, slope: Any, stage: Any, out: Any) -> None:
+    """What a stage of a step brings: the next stage y + further slope, and part slope added to ``out``."""
+    for i in range(y.shape[0]):
+        for c in range(y.shape[1]):
+            out[i, c] += part * slope[i, c]
+            stage[i, c] = y[i, c] + further * slope[i, c]
 
 
 @inner

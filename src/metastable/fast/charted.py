@@ -15,7 +15,7 @@ from metastable.fast import chart_kernels as kernels
 from metastable.fast.chart_steps import parted, run
 from metastable.fast.product import HEIGHT
 from metastable.fast.threads import share
-from metastable.rescaled_chart import Chart
+from metastable.rescaled_chart import Chart, quiet_product
 from metastable.rescaled_steps import TABLEAUS, refer_every
 
 _MOST_KEPT = 2**22  # numbers kept of each copy of all runs between two comparisons
@@ -76,9 +76,15 @@ def kept(stand: Stand, lead: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def tokens(zeta: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """z = S zeta, (..., n, d); not finite where zeta has left the range of floats."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        return zeta @ np.swapaxes(S, -1, -2)
+    """z = S zeta, (m, ..., n, d); not finite where zeta has left the range of floats."""
+    out = np.empty(zeta.shape)
+
+    def one(k: int) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            out[k] = quiet_product(zeta[k], np.swapaxes(S, -1, -2))
+
+    share(one, len(zeta))
+    return out
 
 
 def basis(chart: Chart) -> kernels.Basis:
@@ -92,7 +98,10 @@ def basis(chart: Chart) -> kernels.Basis:
     b, turn, partner = (np.array(a) for a in turning)  # kernels are compiled for arrays that can be written
     pairs = np.flatnonzero(partner != np.arange(d))
     a, grow = np.array(chart.a), np.array(chart.grow)
-    return kernels.Basis(turned_round, plain, a, b, grow, turn, partner.astype(np.int64), pairs, float(chart.top))
+    scale = np.array(np.diagonal(G)) if plain else np.ones(d)
+    return kernels.Basis(
+        turned_round, plain, scale, a, b, grow, turn, partner.astype(np.int64), pairs, float(chart.top)
+    )
 
 
 def advance(

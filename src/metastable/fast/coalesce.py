@@ -4,6 +4,7 @@ Full-size trajectories stay at hand and keep their accuracy after a merger (`mer
 """
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from metastable import __version__
 from metastable.errors import InputError
 from metastable.fast import weighted
-from metastable.fast.mergers import State, everyone, looked
+from metastable.fast.mergers import State, begun, everyone, looked
 from metastable.trajectory import Trajectory
 
 _EVERY, _SELDOM = 4, 32  # steps between two looks for mergers, and when few tokens are left
@@ -99,7 +100,7 @@ def coalesce(
     n, d = x.shape
     field = weighted.velocity(dynamics, d, summation)
     steps = weighted.runge_kutta(dynamics, d, field)
-    state = State(weighted.unit(x), np.ones(n), np.arange(n), np.full(n, -1), np.zeros((n, d - 1)))
+    state = begun(weighted.unit(x))
     kept: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     k = 0
@@ -123,6 +124,9 @@ def coalesce(
         "metastable": __version__,
     }
     message = f"Reached t = {times[-1]:g} with {counts[-1]} of {n} tokens left."
+    if state.freed:
+        message += f" {state.freed} groups came apart again: where tokens repel, the accuracy asked for may be missed."
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     run = Trajectory(times, np.stack(kept), dynamics, "done", message, provenance=made)
     return Coalesced(run, np.stack(labels), counts, delta, state.X, state.w)
 

@@ -119,7 +119,7 @@ def attend(
     same = q is k
     q = np.asarray(q)
     k = q if same else np.asarray(k)
-    v = None if v is None else np.asarray(v)
+    v = None if v is None or v is k else np.asarray(v)
     lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], () if v is None else v.shape[:-2], np.shape(beta))
     if not lead:
         return _one(q, k, v, float(beta), ask)
@@ -182,7 +182,10 @@ def _linear_or_exact(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: f
     )
     if not ask.radial:
         value = value - (np.einsum("id,id->i", q, value) / np.einsum("id,id->i", q, q))[:, None] * q
-    return Attended(value, log_z, "exact", why, 8 * float(np.finfo(value.dtype).eps))
+    rounding = (8.0 + np.sqrt(len(k))) * float(
+        np.finfo(value.dtype).eps
+    )  # roundings of a sum add up like a random walk
+    return Attended(value, log_z, "exact", why, float(rounding))
 
 
 def _against(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, ask: _Ask) -> str | None:

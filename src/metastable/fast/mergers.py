@@ -10,6 +10,9 @@ start at the distance ``tolerance`` along the tangent directions and move like t
 Full-size trajectories thus keep their accuracy after a merger, where putting all members on the centre would be off by
 the tolerance. Companions are dropped when they have come as close to their centre as rounding allows. A group is thus d
 points to follow, so that among many tokens no more than d points wait for others to come, or for the end of the run.
+
+What is left out is of second order, and fades only while a group contracts. So tokens merge only when they have come
+closer to each other since the last look, and a group is let go as soon as one of its companions moves away from it.
 """
 
 import math
@@ -32,6 +35,8 @@ class State(NamedTuple):
     label: np.ndarray  # (n,) the weighted token of each token
     group: np.ndarray  # (m,) number of a token's companions, or -1
     coefficients: np.ndarray  # (n, d - 1)
+    before: np.ndarray  # the points as they were at the last look
+    freed: int = 0  # groups that had to be let go
 
     @property
     def X(self) -> np.ndarray:
@@ -63,13 +68,54 @@ def _placed(state: State, which: np.ndarray) -> np.ndarray:
     return x  # type: ignore[no-any-return]
 
 
+def begun(x: np.ndarray) -> State:
+    """Every token for itself."""
+    n, d = x.shape
+    return State(x, np.ones(n), np.arange(n), np.full(n, -1), np.zeros((n, d - 1)), x)
+
+
 def looked(state: State, delta: float, k: int, thrifty: bool) -> State:
     """After a look for mergers, at step k. A thrifty one leaves those that save nothing, unless tokens are few."""
-    thrifty = thrifty and not weighted.few(state.points, state.w)
-    found = _merged(state, delta, 2 * k, thrifty)
-    if found is not state:  # others may sit on two sides of a border
-        found = _merged(found, delta, 2 * k + 1, thrifty)
-    return _tidied(found)
+    found = _freed(state)
+    if found is state:
+        thrifty = thrifty and not weighted.few(state.points, state.w)
+        found = _merged(state, delta, 2 * k, thrifty)
+        if found is not state:  # others may sit on two sides of a border
+            found = _merged(found, delta, 2 * k + 1, thrifty)
+        found = _tidied(found)
+    return found._replace(before=found.points)
+
+
+def _owners(state: State) -> np.ndarray:
+    """The weighted tokens that have companions, in the order of these."""
+    owner = np.flatnonzero(state.group >= 0)
+    return owner[np.argsort(state.group[owner])]
+
+
+def _freed(state: State) -> State:
+    """Without the groups of which a companion has moved away: their members are tokens of their own again."""
+    if not len(state.companions):
+        return state
+    owner = _owners(state)
+    arms = np.linalg.norm(state.companions - state.X[owner][:, None, :], axis=2)  # (p, d - 1)
+    past = state._replace(points=state.before)
+    arms_past = np.linalg.norm(past.companions - past.X[owner][:, None, :], axis=2)
+    loose = ((arms > arms_past) & (arms > _GONE)).any(axis=1)
+    if not loose.any():
+        return state
+    gone = np.zeros(len(state.w), bool)
+    gone[owner[loose]] = True
+    members = np.flatnonzero(gone[state.label])
+    stay = np.flatnonzero(~gone)
+    number = np.cumsum(~gone) - 1
+    label = number[state.label]
+    label[members] = len(stay) + np.arange(len(members))
+    group = np.full(len(stay) + len(members), -1)
+    group[number[owner[~loose]]] = np.arange(int((~loose).sum()))
+    companions = state.companions[~loose].reshape(-1, state.points.shape[1])
+    points = np.concatenate([state.X[stay], _placed(state, members), companions])
+    w = np.concatenate([state.w[stay], np.ones(len(members))])
+    return State(points, w, label, group, state.coefficients, points, state.freed + int(loose.sum()))
 
 
 @kernel
@@ -106,19 +152,24 @@ def _cells(X: Any, delta: float, start: Any, number: Any, first: Any) -> int:
 
 
 @kernel
-def _thrifty(number: Any, first: Any, count: int, group: Any, d: int) -> int:
-    """Leave the tokens of a cell apart unless they and their companions are more points than one group's, d."""
-    points, again = np.zeros(count, np.int64), np.full(count, -1)
-    for i in range(len(number)):
-        points[number[i]] += d if group[i] >= 0 else 1
+def _left_apart(number: Any, first: Any, count: int, apart: Any) -> int:
+    """Give every token of the cells ``apart`` a cell of its own; returns how many cells there are then."""
+    again = np.full(count, -1)
     count = 0
     for i in range(len(number)):
         cell = number[i]
-        if points[cell] <= d or again[cell] < 0:
+        if apart[cell] or again[cell] < 0:
             again[cell], first[count] = count, i
             count += 1
         number[i] = again[cell]
     return count
+
+
+def _inertia(cell: np.ndarray, X: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """How far the tokens of each cell are spread: the weighted sum of their squared distances from its centre."""
+    weight = np.bincount(cell, w)
+    centre = np.stack([np.bincount(cell, w * c) / weight for c in X.T], axis=1)
+    return np.bincount(cell, w * ((X - centre[cell]) ** 2).sum(axis=1))
 
 
 def _merged(state: State, delta: float, shift: int, thrifty: bool) -> State:
@@ -127,8 +178,13 @@ def _merged(state: State, delta: float, shift: int, thrifty: bool) -> State:
     start = np.modf(shift * np.sqrt(_PRIMES * d)[:d])[0]  # so that no border stays put
     cell, first = np.empty(m, np.int64), np.empty(m, np.int64)
     count = _cells(state.X, delta, start, cell, first)
-    if thrifty and count < m:
-        count = _thrifty(cell, first, count, state.group, d)
+    if count == m:
+        return state
+    spread, earlier = (_inertia(cell, points[:m], state.w) for points in (state.points, state.before))
+    apart = (spread > earlier) & (spread > np.bincount(cell, state.w) * _GONE**2)
+    if thrifty:  # tokens and companions that are no more points than a group's, d
+        apart |= np.bincount(cell, np.where(state.group >= 0, d, 1)) <= d
+    count = _left_apart(cell, first, count, apart)
     if count == m:
         return state
     first, members, w = first[:count], np.bincount(cell), np.bincount(cell, state.w)
@@ -147,8 +203,12 @@ def _merged(state: State, delta: float, shift: int, thrifty: bool) -> State:
     number = group[label[joined]] - len(old)
     coefficients[joined] = np.einsum("id,iad->ia", offset, frames[number]) / delta
     arms = weighted.unit((X[new][:, None, :] + delta * frames).reshape(-1, d))
-    points = np.concatenate([X, state.companions[state.group[first[old]]].reshape(-1, d), arms])
-    return State(points, w, label, group, coefficients)
+    kept = state.group[first[old]]
+    points = np.concatenate([X, state.companions[kept].reshape(-1, d), arms])
+    past = state._replace(points=state.before)
+    before = np.concatenate([past.X[first], past.companions[kept].reshape(-1, d), arms])
+    before[new] = np.stack([np.bincount(cell, state.w * c)[new] for c in past.X.T], axis=1) / w[new, None]
+    return State(points, w, label, group, coefficients, before, state.freed)
 
 
 def _frames(X: np.ndarray) -> np.ndarray:
@@ -164,8 +224,7 @@ def _tidied(state: State) -> State:
     """Without the companions that have reached their centre."""
     if not len(state.companions):
         return state
-    owner = np.flatnonzero(state.group >= 0)
-    owner = owner[np.argsort(state.group[owner])]
+    owner = _owners(state)
     far = np.abs(state.companions - state.X[owner][:, None, :]).max(axis=(1, 2)) > _GONE
     if far.all():
         return state
