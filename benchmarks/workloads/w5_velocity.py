@@ -125,7 +125,7 @@ WORKLOAD = Workload(
     engines={
         "numpy, blocked": Engine(numpy_blocked),
         OURS: Engine(metastable, "fast.attend, exact"),
-        "torch eager, blocked": Engine(torch_eager),
+        "torch eager, blocked": Engine(torch_eager, only=("1e4", "3e4")),
         "torch SDPA": Engine(torch_sdpa),
         "KeOps": Engine(keops, "LazyTensor, CPU", only=("1e4", "3e4")),
         "hand-vectorised": Engine(hand, "numba, d = 3 only, all cores"),
