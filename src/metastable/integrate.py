@@ -160,7 +160,7 @@ def run_pieces(
 
 def collect(plan: Plan, parts: list[Piece]) -> Trajectory:
     """The Trajectory of a plan whose pieces are ``parts``."""
-    x = np.concatenate([p.x for p in parts])
+    x = parts[0].x if len(parts) == 1 else np.concatenate([p.x for p in parts])
     charts = [p.chart for p in parts if p.chart is not None]
     chart = (np.concatenate([c[0] for c in charts]), np.concatenate([c[1] for c in charts])) if charts else None
     times = plan.times[: len(x)]

@@ -14,10 +14,11 @@ from metastable import masks, normalise
 from metastable.fast import chart_kernels as kernels
 from metastable.fast.chart_steps import parted, run
 from metastable.fast.product import HEIGHT
-from metastable.fast.threads import share
+from metastable.fast.threads import cores, pieces, share
 from metastable.rescaled_chart import Chart, quiet_product
 from metastable.rescaled_steps import TABLEAUS, refer_every
 
+_WORTH_SHARING = 2**22  # multiplications from which a second thread is worth waking
 _MOST_KEPT = 2**22  # numbers kept of each copy of all runs between two comparisons
 
 
@@ -77,13 +78,15 @@ def kept(stand: Stand, lead: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 def tokens(zeta: np.ndarray, S: np.ndarray) -> np.ndarray:
     """z = S zeta, (m, ..., n, d); not finite where zeta has left the range of floats."""
-    out = np.empty(zeta.shape)
+    out, turned = np.empty(zeta.shape), np.swapaxes(S, -1, -2)
 
-    def one(k: int) -> None:
+    def some(part: int) -> None:
+        rows = slice(*cuts[part])
         with np.errstate(invalid="ignore", over="ignore"):
-            out[k] = quiet_product(zeta[k], np.swapaxes(S, -1, -2))
+            out[rows] = quiet_product(zeta[rows], turned)
 
-    share(one, len(zeta))
+    cuts = pieces(len(zeta), 1 if zeta.size * S.shape[-1] < _WORTH_SHARING else cores())
+    share(some, len(cuts))
     return out
 
 
