@@ -296,7 +296,7 @@ def test_examples_run(path: Path, metastable: Metastable) -> None:
     answer = metastable("simulate", path, "--out", "run", "--json")
     assert answer.code == 0
     assert answer.facts["status"] == "done"
-    assert len(answer.facts["pictures"]) == 3
+    assert len(answer.facts["pictures"]) == 2
     assert answer.facts["notes"] == []
 
 
