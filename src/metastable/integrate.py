@@ -222,6 +222,9 @@ def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
 
 
 def _on_sphere(x: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        if np.abs(np.einsum("...d,...d->...", x, x) - 1.0).max() < 1e-15:
+            return x
     largest = np.abs(x).max(axis=-1, keepdims=True)
     if (largest == 0).any():
         raise InputError("A token at 0 has no direction, so it cannot be put on the sphere; remove it or move it.")
