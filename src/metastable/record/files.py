@@ -20,14 +20,19 @@ PART = ".part"  # what unfinished files are called
 _MOST_BYTES = 2**26  # of a JSON or TOML file that a record may hold
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Put ``data`` in a file that is either the old one or the new one, also after a power cut."""
-    part = path.with_name(path.name + PART)
+def put(path: Path, data: bytes, unfinished: str = PART) -> None:
+    """Put ``data`` in a file that is either the old one or the new one; until then its name ends in ``unfinished``."""
+    part = path.with_name(path.name + unfinished)
     with part.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """The same, which also lasts through a power cut."""
+    put(path, data)
     sync(path.parent)
 
 

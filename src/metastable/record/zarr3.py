@@ -5,7 +5,6 @@ The format: https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from metastable.record.files import read_json
+from metastable.record.files import put, read_json
 from metastable.record.folder import damaged
 
 FORM = "zarr.json"
@@ -42,7 +41,7 @@ def array_form(dims: Sequence[str], shape: Sequence[int], chunk: Sequence[int], 
 def write_form(folder: Path, form: Mapping[str, Any]) -> None:
     """Make a folder an array or a group."""
     folder.mkdir(parents=True, exist_ok=True)
-    _put(folder / FORM, json.dumps(form, indent=2).encode())
+    put(folder / FORM, json.dumps(form, indent=2).encode(), PARTIAL)
 
 
 def read_form(folder: Path) -> dict[str, Any]:
@@ -75,7 +74,7 @@ def write_rows(folder: Path, first: int, rows: np.ndarray) -> None:
             values = _read_chunk(file, chunk, form["data_type"])
         values[low - k * length : high - k * length] = rows[low - first : high - first]
         data = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
-        _put(file, data + google_crc32c.value(data).to_bytes(_CHECKSUM, "little"))
+        put(file, data + google_crc32c.value(data).to_bytes(_CHECKSUM, "little"), PARTIAL)
 
 
 def cut_rows(folder: Path, length: int) -> None:
@@ -112,13 +111,3 @@ def _read_chunk(file: Path, shape: Sequence[int], dtype: str) -> np.ndarray:
     if len(inside) != size or google_crc32c.value(inside).to_bytes(_CHECKSUM, "little") != told:
         raise damaged(file.parents[2], f"a part of its array {file.parent.name!r} is not as it was written")
     return np.frombuffer(inside, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(shape)
-
-
-def _put(file: Path, data: bytes) -> None:
-    """A file that is the old one or the new one."""
-    part = file.with_name(file.name + PARTIAL)
-    with part.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    part.replace(file)
