@@ -73,8 +73,8 @@ def simulate(
     dtype : {"float64", "float32"}
     summation : {"auto", "dense", "exact", "spectral", "lanes"}
         How sums over tokens are made: compiled by JAX (dense), by exact kernels block by block (in the rescaled flow
-        they take whole steps), in linear time by expansions on the circle and S^2 to 1e-12 (spectral), or for many
-        runs of a small system side by side in vector registers (lanes); auto takes the quickest.
+        they take whole steps), in linear time by expansions on the circle and S^2 to 1e-12 (spectral), or for small
+        systems in vector registers, eight runs side by side or eight tokens (lanes); auto takes the quickest.
     progress : function, optional
         Called with the time reached.
 

@@ -5,8 +5,8 @@ import pytest
 
 import metastable as ms
 from metastable.errors import InputError
-from metastable.fast import many
 from metastable.integrate import prepare, run_pieces
+from metastable.summation import against_lanes
 
 RUNS = 11  # a whole group of eight and part of another
 
@@ -86,9 +86,10 @@ def test_a_run_does_not_depend_on_its_neighbours():
     assert np.array_equal(together[:, 3:5], few)
 
 
-def test_scores_beyond_floats_are_not_passed_over():
+@pytest.mark.parametrize("runs", [(8,), ()])
+def test_scores_beyond_floats_are_not_passed_over(runs):
     dyn = ms.Dynamics(ms.Weights(V=40.0 * np.eye(2)), geometry="euclidean")
-    run = ms.simulate(dyn, 1e100 * np.ones((8, 3, 2)), t=50.0, dt=1.0, save=51, summation="lanes")
+    run = ms.simulate(dyn, 1e100 * np.ones((*runs, 3, 2)), t=50.0, dt=1.0, save=51, summation="lanes")
     assert run.status == "diverged"
 
 
@@ -113,12 +114,55 @@ def test_auto_takes_lanes_only_where_they_pay():
 def test_refusals_are_one_sentence(dyn, asked):
     with pytest.raises(InputError, match="because"):
         ms.simulate(dyn, ms.initial.sphere(4, 3, runs=2), summation="lanes", **asked)
-    assert many.unsupported(dyn, asked.get("method", "rk4"), asked.get("dtype", "float64"))
+    assert against_lanes(dyn, asked.get("method", "rk4"), asked.get("dtype", "float64"))
 
 
-def test_one_run_has_no_neighbours():
-    with pytest.raises(InputError, match="one run"):
-        ms.simulate(ms.Dynamics(), ms.initial.sphere(4, 3), summation="lanes")
+@pytest.mark.parametrize("geometry", ["sphere", "euclidean"])
+@pytest.mark.parametrize("mask", ["full", "causal"])
+@pytest.mark.parametrize(
+    ("n", "d", "heads", "method"),
+    [(1, 3, 1, "rk4"), (7, 3, 1, "rk4"), (8, 2, 1, "euler"), (9, 3, 2, "rk4"), (21, 5, 1, "rk4"), (33, 3, 1, "layers")],
+)
+def test_one_run_with_its_tokens_in_lanes(geometry, mask, n, d, heads, method):
+    dyn = ms.Dynamics(weights(heads, d), beta=1.5, mask=mask, geometry=geometry)
+    x, save = tokens(n, d, geometry), 5 if method == "layers" else 8  # times between steps where there are any
+    asked = {"t": 1.0, "dt": 0.25 if method == "layers" else 0.1, "method": method, "save": save}
+    among = ms.simulate(dyn, x, summation="lanes", **asked).x
+    alone, dense = (ms.simulate(dyn, x[4], summation=how, **asked).x for how in ("lanes", "dense"))
+    assert np.array_equal(alone, among[:, 4])
+    np.testing.assert_allclose(alone, dense, rtol=1e-12, atol=1e-13 * np.abs(dense).max())
+
+
+def test_few_runs_go_one_by_one_and_keep_their_digits():
+    x = ms.initial.sphere(20, 3, runs=RUNS)
+    few, all_ = (ms.simulate(ms.Dynamics(beta=3.0), some, t=1.0, summation="lanes").x for some in (x[:3], x))
+    assert np.array_equal(few, all_[:, :3])
+
+
+def test_later_tokens_do_not_reach_earlier_ones_alone():
+    x = ms.initial.sphere(21, 3)
+    other = np.concatenate([x[:11], -x[11:]])
+    one, two = (ms.simulate(ms.Dynamics(beta=4.0, mask="causal"), a, t=2.0, summation="lanes").x for a in (x, other))
+    assert np.array_equal(one[:, :11], two[:, :11])
+    assert not np.allclose(one[-1, 11:], two[-1, 11:])
+
+
+def test_one_run_alone_can_be_taken_up_again():
+    plan, x = prepare(ms.Dynamics(beta=2.0), ms.initial.sphere(13, 3), t=3.0, dt=0.1, save=58, summation="lanes")
+    whole = list(run_pieces(plan, x))
+    rest = list(run_pieces(plan, x, state=whole[2].state))
+    straight = np.concatenate([piece.x for piece in whole])
+    assert np.array_equal(np.concatenate([piece.x for piece in whole[:3] + rest]), straight)
+    assert np.array_equal(straight, ms.simulate(plan.dynamics, x, t=3.0, save=58, summation="lanes").x)
+
+
+def test_auto_takes_lanes_for_one_run_where_they_pay():
+    def word(n=64, d=3, t=15.0, method="rk4", **parts):
+        return prepare(ms.Dynamics(**parts), ms.initial.sphere(n, d), t=t, method=method)[0].summation
+
+    assert word() == word(mask="causal", t=30.0) == word(mask="causal", d=16, t=30.0) == "lanes"
+    assert word(t=5.0) == word(d=8) == word(mask="causal") == "dense"  # quick, or many coordinates
+    assert word(method="tsit5") == word(normalise="hardmax") == word(mask="window(8)") == "dense"
 
 
 def test_observables_of_many_runs():
@@ -166,7 +210,7 @@ def test_a_function_called_softmax_is_not_taken_for_ours():
         return 0.0 * scores
 
     dyn = ms.Dynamics(normalise=softmax)
-    assert many.unsupported(dyn, "rk4", "float64")
+    assert against_lanes(dyn, "rk4", "float64")
     assert not np.asarray(dyn.pull(0.0, ms.initial.sphere(4, 3))).any()
 
 

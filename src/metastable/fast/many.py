@@ -1,10 +1,13 @@
-"""Ensembles of small systems: eight runs side by side in the lanes of a vector, each with its own weights and beta.
+"""Small systems in the lanes of a vector: eight runs side by side, each with its own weights and beta, or eight
+tokens of one run.
 
 All of a run stays in the first cache while its steps are taken, no sum crosses lanes, and the exponential costs what
 the hardware allows; groups of eight runs are shared between the cores. What is computed is `metastable.steps` with
 `Dynamics.velocity`, for the plain case: softmax of dot scores, full or causal, R^d or the sphere, constant weights.
 
-Arrays of a group are (rows, 8): tokens in rows i * d + c, matrices in rows (h * d + a) * d + b.
+Arrays of a group are (rows, 8): tokens in rows i * d + c, matrices in rows (h * d + a) * d + b. Alone, a run has its
+tokens 8 i to 8 i + 7 in the lanes of rows i * d + c, the last of them repeated. Either way every sum over tokens is
+taken in their order, so a run has the same digits alone and among others.
 """
 
 from collections.abc import Sequence
@@ -12,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metastable import masks, normalise, scores
-from metastable.fast.lanes import fill, fma, inlined, kernel, larger, load, root, store
+from metastable.fast.lanes import every, fill, fma, inlined, inner, kernel, larger, load, root, store, within
 from metastable.fast.threads import share
 from metastable.fast.vexp import LOG2E, exp2
 
@@ -23,23 +25,6 @@ TABLEAUS = {  # per stage: how far along the step the next stage starts, and the
     "layers": np.array([[0.0, 1.0]]),  # with the pull itself in place of its part along the sphere
     "rk4": np.array([[0.5, 1 / 6], [0.5, 1 / 3], [1.0, 1 / 3], [0.0, 1 / 6]]),
 }
-
-
-def unsupported(dyn: Any, method: str, dtype: str) -> str | None:
-    """Why runs of this dynamics cannot go side by side, in words that follow "because", or None."""
-    w = dyn.weights
-    if method not in TABLEAUS or dtype != "float64":
-        return f"runs side by side take float64 steps of {' or '.join(TABLEAUS)}, not {dtype} steps of {method}"
-    plain = normalise.resolve(dyn.normalise) is normalise.softmax and scores.resolve(dyn.score) is scores.SCORES["dot"]
-    if not plain or masks.resolve(dyn.mask) not in (None, masks.causal):  # not by name: a function may be called so too
-        return "runs side by side have softmax attention of dot scores, full or causal"
-    if dyn.geometry_name not in ("sphere", "euclidean") or dyn.block is not None or dyn.position is not None:
-        return "runs side by side live in R^d or on the sphere, without block or positions"
-    if np.any(np.asarray(dyn.noise) != 0):
-        return "runs side by side have no noise"
-    if w.time_dependent or any(b is not None for b in (w.q_bias, w.k_bias, w.v_bias, w.o_bias)):
-        return "runs side by side have weights without biases that do not depend on time"
-    return None
 
 
 def maps(members: Sequence[Any], d: int, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,21 +60,37 @@ def advance(
     plan = (np.ascontiguousarray(counts, np.int64), np.ascontiguousarray(thetas, np.float64), ways.dt)
     saved, stand = np.empty((len(counts), B, n, given)), np.empty((2, B, n, given))
     sphere = ways.geometry == "sphere"
-    kind = (n, d, heads, ways.mask == "causal", sphere, sphere and ways.method != "layers")
+    kind = (d, heads, ways.mask == "causal", sphere, sphere and ways.method != "layers")
+
+    def run(maps: list[np.ndarray], ends: list[np.ndarray], size: int, keys: int | None) -> list[Any]:
+        (before, now), out = ends, np.empty((len(counts) * size * d, LANES))
+        _run(*maps, before, now, *plan, TABLEAUS[ways.method], size, keys, *kind, out)
+        made = ((saved, out), (stand[:1], before), (stand[1:], now))
+        return [(kept, tokens.reshape(len(kept), size, d, LANES)[:, :, :given]) for kept, tokens in made]
 
     def group(g: int) -> None:
         first, last = g * LANES, min((g + 1) * LANES, B)
         runs = np.minimum(np.arange(first, first + LANES), B - 1)  # the last run fills up the last group
         maps = [_upright(a, runs, heads * d * d) for a in (A, V)]
-        before, now = (_upright(a, runs, n * d) for a in x)
-        out = np.empty((len(counts) * n * d, LANES))
-        _run(*maps, before, now, *plan, TABLEAUS[ways.method], *kind, out)
-        for kept, made in ((saved, out), (stand[:1], before), (stand[1:], now)):
-            tokens = made.reshape(len(kept), n, d, LANES)[:, :, :given, : last - first]
-            kept[:, first:last] = tokens.transpose(0, 3, 1, 2)
+        for kept, tokens in run(maps, [_upright(a, runs, n * d) for a in x], n, None):
+            kept[:, first:last] = tokens[..., : last - first].transpose(0, 3, 1, 2)
 
-    share(group, -(-B // LANES))
+    def alone(b: int) -> None:
+        maps = [_upright(a, np.full(LANES, b), heads * d * d) for a in (A, V)]
+        for kept, tokens in run(maps, [_across(a[b]) for a in x], blocks, n):
+            kept[:, b] = tokens.transpose(0, 1, 3, 2).reshape(len(kept), -1, given)[:, :n]
+
+    blocks = -(-n // LANES)
+    few = B < LANES and B * blocks <= n  # fewer rows one by one than side by side
+    share(alone if few else group, B if few else -(-B // LANES))
     return stand, saved
+
+
+def _across(x: np.ndarray) -> np.ndarray:
+    """Tokens (n, d) of one run with eight in the lanes of each row; the last fills up the last row."""
+    n, d = x.shape
+    order = np.minimum(np.arange(-(-n // LANES) * LANES), n - 1)
+    return np.ascontiguousarray(x[order].reshape(-1, LANES, d).transpose(0, 2, 1)).reshape(-1, LANES)
 
 
 def _upright(a: np.ndarray, runs: np.ndarray, rows: int) -> np.ndarray:
@@ -103,14 +104,17 @@ def _upright(a: np.ndarray, runs: np.ndarray, rows: int) -> np.ndarray:
 
 @kernel
 def _run(
-    A: Any, V: Any, before: Any, x: Any, counts: Any, thetas: Any, dt: float, tableau: Any, n: int, d: int, heads: int,
-    causal: bool, sphere: bool, tangent: bool, out: Any
+    A: Any, V: Any, before: Any, x: Any, counts: Any, thetas: Any, dt: float, tableau: Any, n: int, keys: Any,
+    d: int, heads: int, causal: bool, sphere: bool, tangent: bool, out: Any
 ) -> None:  # fmt: skip
-    """All steps of one group; ``before`` and ``x`` (n d, 8) are overwritten, ``out`` (m n d, 8) gets the saves."""
+    """All steps of one group; ``before`` and ``x`` (n d, 8) are overwritten, ``out`` (m n d, 8) gets the saves.
+
+    ``keys`` is None where lanes are runs, and the number of tokens where the lanes of n rows are tokens of one run.
+    """
     rows = n * d
     stage, slope, total = np.empty((rows, 8)), np.empty((rows, 8)), np.empty((rows, 8))
     opening, unit = np.empty((rows, 8)), np.empty((rows, 8))
-    weights, query = np.empty((n, 8)), np.empty((2 * d, 8))
+    weights, query = np.empty((n if keys is None else keys, 8)), np.empty((2 * d, 8))
     known = False  # whether ``opening`` holds the velocity at ``before``
     for m in range(len(counts)):
         for _ in range(counts[m]):
@@ -120,7 +124,7 @@ def _run(
                 store(before, r, 0, v)
                 store(total, r, 0, fill(x, 0.0))
             for k in range(tableau.shape[0]):
-                _field(A, V, stage, n, d, heads, causal, tangent, unit, weights, query, slope)
+                _field(A, V, stage, n, keys, d, heads, causal, tangent, unit, weights, query, slope)
                 ahead, part = fill(x, tableau[k, 0] * dt), fill(x, tableau[k, 1] * dt)
                 for r in range(rows):
                     v = load(slope, r, 0)
@@ -135,10 +139,10 @@ def _run(
             known = True
         theta = thetas[m]
         if theta < 1.0 and not known:
-            _field(A, V, before, n, d, heads, causal, tangent, unit, weights, query, opening)
+            _field(A, V, before, n, keys, d, heads, causal, tangent, unit, weights, query, opening)
             known = True
         if theta < 1.0:
-            _field(A, V, x, n, d, heads, causal, tangent, unit, weights, query, slope)
+            _field(A, V, x, n, keys, d, heads, causal, tangent, unit, weights, query, slope)
             _hermite(theta, dt, before, opening, x, slope, rows, stage)
             if sphere:
                 _to_unit(stage, n, d, stage)
@@ -174,10 +178,10 @@ def _to_unit(x: Any, n: int, d: int, out: Any) -> None:
             store(out, i * d + c, 0, load(x, i * d + c, 0) / size)
 
 
-@inlined
+@inner
 def _field(
-    A: Any, V: Any, x: Any, n: int, d: int, heads: int, causal: bool, tangent: bool, unit: Any, weights: Any,
-    query: Any, out: Any
+    A: Any, V: Any, x: Any, n: int, keys: Any, d: int, heads: int, causal: bool, tangent: bool, unit: Any,
+    weights: Any, query: Any, out: Any
 ) -> None:  # fmt: skip
     """The pull; or its tangent part, carried off the sphere by |x| f(x/|x|) as in `metastable.steps.field`."""
     if tangent:
@@ -189,7 +193,7 @@ def _field(
         for c in range(d):
             store(out, i * d + c, 0, fill(x, 0.0))
         for h in range(heads):
-            _attend(A, unit, i, i + 1 if causal else n, h, d, weights, query)
+            _attend(A, unit, i, n, keys, causal, h, d, weights, query)
             for c in range(d):
                 pulled = load(out, i * d + c, 0)
                 for e in range(d):
@@ -206,21 +210,49 @@ def _field(
 
 
 @inlined
-def _attend(A: Any, x: Any, i: int, seen: int, h: int, d: int, weights: Any, query: Any) -> None:
-    """query[d + c] = sum_j P_ij x_jc over j < seen; scores are in powers of two."""
+def _seen(i: int, n: int, keys: Any, causal: bool) -> int:
+    """The end of the tokens that any lane of row i looks at."""
+    if keys is None:
+        return i + 1 if causal else n
+    return min(8 * (i + 1), keys) if causal else keys
+
+
+@inlined
+def _key(x: Any, j: int, c: int, d: int, keys: Any) -> Any:
+    """Coordinate c of token j: of each run, or of the one run in all lanes."""
+    if keys is None:
+        return load(x, j * d + c, 0)
+    return every(x, (j >> 3) * d + c, j & 7)
+
+
+@inlined
+def _hidden(s: Any, i: int, j: int, keys: Any, causal: bool) -> Any:
+    """The score s of token j, or -inf in the lanes of tokens before it; lanes of other runs are never before it."""
+    if keys is None:
+        return s
+    return within(s, 8 * i, j, 8 * i + 8, -np.inf) if causal and j > 8 * i else s
+
+
+@inlined
+def _attend(
+    A: Any, x: Any, i: int, n: int, keys: Any, causal: bool, h: int, d: int, weights: Any, query: Any
+) -> None:  # fmt: skip
+    """query[d + c] = sum_j P_ij x_jc over the tokens j that row i sees; scores are in powers of two."""
     for c in range(d):
         q = fill(x, 0.0)
         for e in range(d):
             q = fma(load(x, i * d + e, 0), load(A, (h * d + e) * d + c, 0), q)
         store(query, c, 0, q)
+    seen = _seen(i, n, keys, causal)
     if d == 3:  # the same with all coordinates in registers
-        _gather_three(x, seen, weights, query)
+        _gather_three(x, i, seen, keys, causal, weights, query)
         return
     most = fill(x, -np.inf)
     for j in range(seen):
         s = fill(x, 0.0)
         for c in range(d):
-            s = fma(load(query, c, 0), load(x, j * d + c, 0), s)
+            s = fma(load(query, c, 0), _key(x, j, c, d, keys), s)
+        s = _hidden(s, i, j, keys, causal)
         store(weights, j, 0, s)
         most = larger(s, most)
     z = most - most  # 0, or nan for scores that are not finite
@@ -231,16 +263,17 @@ def _attend(A: Any, x: Any, i: int, seen: int, h: int, d: int, weights: Any, que
     for c in range(d):
         gathered = fill(x, 0.0)
         for j in range(seen):
-            gathered = fma(load(weights, j, 0), load(x, j * d + c, 0), gathered)
+            gathered = fma(load(weights, j, 0), _key(x, j, c, d, keys), gathered)
         store(query, d + c, 0, gathered / z)
 
 
 @inlined
-def _gather_three(x: Any, seen: int, weights: Any, query: Any) -> None:
+def _gather_three(x: Any, i: int, seen: int, keys: Any, causal: bool, weights: Any, query: Any) -> None:
     q, r, s = load(query, 0, 0), load(query, 1, 0), load(query, 2, 0)
     most = fill(x, -np.inf)
     for j in range(seen):
-        y = fma(s, load(x, 3 * j + 2, 0), fma(r, load(x, 3 * j + 1, 0), q * load(x, 3 * j, 0)))
+        y = fma(s, _key(x, j, 2, 3, keys), fma(r, _key(x, j, 1, 3, keys), q * _key(x, j, 0, 3, keys)))
+        y = _hidden(y, i, j, keys, causal)
         store(weights, j, 0, y)
         most = larger(y, most)
     z = most - most  # 0, or nan for scores that are not finite
@@ -248,9 +281,9 @@ def _gather_three(x: Any, seen: int, weights: Any, query: Any) -> None:
     for j in range(seen):
         e = exp2(load(weights, j, 0) - most)
         z = z + e
-        a = fma(e, load(x, 3 * j, 0), a)
-        b = fma(e, load(x, 3 * j + 1, 0), b)
-        c = fma(e, load(x, 3 * j + 2, 0), c)
+        a = fma(e, _key(x, j, 0, 3, keys), a)
+        b = fma(e, _key(x, j, 1, 3, keys), b)
+        c = fma(e, _key(x, j, 2, 3, keys), c)
     store(query, 3, 0, a / z)
     store(query, 4, 0, b / z)
     store(query, 5, 0, c / z)
