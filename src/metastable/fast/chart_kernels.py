@@ -7,7 +7,8 @@ token with an offset. One product T_ij = <e^{top t} x_i G, w_j> then holds every
 
 where the bracket is exactly 0 for tokens of one reference. The sum over tokens is one product as well: a reference
 speaks for all that follow it, and the reference of the query itself takes the opposite of all the others' weight.
-Every score is rounded once and kept, so that its row's maximum is one of them to the last bit.
+Every score is rounded once and kept, so that its row's maximum is one of them to the last bit. Where G is diagonal and
+nobody has an offset T is symmetric, and what one panel computes the later ones need not.
 
 Few functions with few arguments, and none that the kernels reach on several ways: compiling takes seconds as it is.
 """
@@ -26,6 +27,7 @@ from metastable.rescaled_chart import CAP
 WIDTH = 8  # lanes of a vector of float64
 PANEL = VECTORS * WIDTH  # queries side by side
 _DEEP = 128  # tokens that are summed at once, or not at all
+_MIRRORED = 512  # tokens up to which all of T is kept, to use that it is symmetric
 
 
 class Basis(NamedTuple):
@@ -52,7 +54,7 @@ class Room(NamedTuple):
     Wt: np.ndarray  # (blocks of tokens * d padded, _DEEP): the same turned round, block by block
     X: np.ndarray  # (d padded, 16): the tokens of a panel in units of e^{top t}
     Q: np.ndarray  # (d padded, 16): their queries, then sums
-    T: np.ndarray  # (n padded, 16): scores, then weights
+    T: np.ndarray  # (n padded, 16) for every panel, or for one: scores, then weights
     row: np.ndarray  # (3, 16): numbers of every query
     s: np.ndarray  # (n, d): s_i of `rescaled.gathered`
     slope: np.ndarray  # (n, d)
@@ -66,7 +68,8 @@ class Room(NamedTuple):
 def room(n: int, d: int) -> Room:
     deep, tall = -(-d // HEIGHT) * HEIGHT, -(-n // HEIGHT) * HEIGHT
     sizes = {"near": (2, d), "far": (2, d), "W": (tall, d), "Wt": (-(-n // _DEEP) * deep, _DEEP)}
-    sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall, PANEL), "row": (3, PANEL)}
+    panels = -(-n // PANEL) if n <= _MIRRORED else 1
+    sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall * panels, PANEL), "row": (3, PANEL)}
     sizes |= dict.fromkeys(("s", "slope", "stage"), (n, d))
     whole = {name: np.zeros(n, np.int64) for name in ("held", "best", "order")}
     return Room(**{name: aligned(size, np.float64) for name, size in sizes.items()}, **whole, square=np.zeros(n))
@@ -124,8 +127,8 @@ def sort_out(refs: Any, order: Any) -> int:
 
 
 @inner
-def scores(basis: Any, cap: float, refs: Any, i0: int, W: Any, X: Any, Q: Any, T: Any) -> None:
-    """Q and T of the tokens i0 to i0 + 16; the last token fills up the last panel."""
+def scores(basis: Any, cap: float, refs: Any, i0: int, first: int, W: Any, X: Any, Q: Any, T: Any) -> None:
+    """Q and T of the tokens i0 to i0 + 16, T from token ``first`` on; the last token fills up the last panel."""
     n, d = len(refs), len(basis.grow)
     out = Q if basis.plain else X
     for lane in range(PANEL):
@@ -137,8 +140,19 @@ def scores(basis: Any, cap: float, refs: Any, i0: int, W: Any, X: Any, Q: Any, T
     if not basis.plain:
         for c in range(0, d, HEIGHT):
             multiply(basis.G, c, d, X, 0, Q, c, 0)
-    for j in range(0, n, HEIGHT):
+    for j in range(first, n, HEIGHT):
         multiply(W, j, d, Q, 0, T, j, 0)
+
+
+@inner
+def _mirror(n: int, tall: int, i0: int, T: Any) -> None:
+    """What the panel of token i0 has computed, turned round for all later panels."""
+    mine = T[i0 // PANEL * tall :]
+    for j0 in range(i0 + PANEL, n, PANEL):
+        theirs = T[j0 // PANEL * tall :]
+        for u in range(PANEL):
+            for lane in range(PANEL):
+                theirs[i0 + u, lane] = mine[min(j0 + lane, n - 1), u]
 
 
 @inner
@@ -229,13 +243,18 @@ def slope(
     n, d = w.shape
     near, far, s, out = room.near, room.far, room.s, room.slope
     W, Q, T, row = room.W, room.Q, room.T, room.row
+    tall, mirrored = len(W), basis.plain and offsets == 0 and n <= _MIRRORED
     shift = min(0.0, CAP - basis.top * t)
     factors(basis, t - since, t - since, 0.0, False, near)
     factors(basis, t, t - since, shift, False, far)
     turned(far, near, basis.partner, basis.pairs, w, refs, W)
     _turn_round(n, d, W, len(Q), room.Wt)
     for i0 in range(0, n, PANEL):
-        scores(basis, math.exp(shift), refs, i0, W, room.X, Q, T)
+        if mirrored:
+            T = room.T[i0 // PANEL * tall :]
+        scores(basis, math.exp(shift), refs, i0, i0 if mirrored else 0, W, room.X, Q, T)
+        if mirrored:
+            _mirror(n, tall, i0, room.T)
         gaps(refs, room.order, offsets, causal, i0, T, row)
         _weigh(refs, room.order, offsets, i0, T, row)
         _sums(n, d, room.Wt, T, row, Q)

@@ -25,7 +25,7 @@ def choose(basis: Any, t: float, y: Any, refs: Any, offsets: int, causal: bool, 
     for i in range(n):
         held[i] = 0
     for i0 in range(0, n, PANEL):
-        scores(basis, math.exp(shift), refs, i0, W, X, room.Q, T)
+        scores(basis, math.exp(shift), refs, i0, 0, W, X, room.Q, T)
         gaps(refs, room.order, offsets, causal, i0, T, row)
         for lane in range(min(PANEL, n - i0)):
             j = 0

@@ -54,8 +54,10 @@ def advance(
     """
     B, n, given = ends.shape[1:]
     more = max(0, 3 - given)  # coordinates that stay 0: the kernel for three is quicker than the general one
-    A, V = (np.pad(a, [(0, 0), (0, 0), (0, more), (0, more)]) for a in (A * LOG2E, V))
-    x = np.pad(ends, [(0, 0), (0, 0), (0, 0), (0, more)])
+    A, x = A * LOG2E, ends
+    if more:
+        A, V = (np.pad(a, [(0, 0), (0, 0), (0, more), (0, more)]) for a in (A, V))
+        x = np.pad(ends, [(0, 0), (0, 0), (0, 0), (0, more)])
     d, heads = given + more, A.shape[1]
     plan = (np.ascontiguousarray(counts, np.int64), np.ascontiguousarray(thetas, np.float64), ways.dt)
     saved, stand = np.empty((len(counts), B, n, given)), np.empty((2, B, n, given))
