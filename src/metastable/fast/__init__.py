@@ -21,28 +21,27 @@ Kernels are compiled when first used and kept beside the package.
 
 from pathlib import Path
 
+from metastable.fast.coalesce import Coalesced, coalesce
+from metastable.fast.exact import Sums, exact
+from metastable.fast.fields import mix, unsupported, velocity_field
+from metastable.fast.front import SUMMATIONS, Attended, Journal, attend, journal
+from metastable.fast.lanes import SOURCES
+from metastable.fast.leap import Leap, follow, leap
+from metastable.fast.spectral import Expanded, spectral
+from metastable.fast.vexp import vexp
+
 
 def _drop_stale_kernels() -> None:
-    """numba keeps a compiled kernel as long as its own file is unchanged, but kernels contain code of these files."""
-    home = Path(__file__).parent
-    newest = max((home / name).stat().st_mtime for name in ("lanes.py", "vexp.py", "product.py", "rows.py"))
-    for index in (home / "__pycache__").glob("*.nbi"):
-        try:
-            if index.stat().st_mtime < newest:
-                index.unlink()
-        except OSError:  # gone already, or not ours to delete
-            continue
+    """Delete the kernels that other versions of the sources have left beside the package."""
+    for kept in (Path(__file__).parent / "__pycache__").glob("*.nb[ci]"):
+        if SOURCES not in kept.name:
+            try:
+                kept.unlink()
+            except OSError:  # gone already, or not ours to delete
+                continue
 
 
 _drop_stale_kernels()
-
-from metastable.fast.coalesce import Coalesced, coalesce  # noqa: E402
-from metastable.fast.exact import Sums, exact  # noqa: E402
-from metastable.fast.fields import mix, unsupported, velocity_field  # noqa: E402
-from metastable.fast.front import SUMMATIONS, Attended, Journal, attend, journal  # noqa: E402
-from metastable.fast.leap import Leap, follow, leap  # noqa: E402
-from metastable.fast.spectral import Expanded, spectral  # noqa: E402
-from metastable.fast.vexp import vexp  # noqa: E402
 
 __all__ = [
     "SUMMATIONS",

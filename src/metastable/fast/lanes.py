@@ -8,8 +8,10 @@ against 0.73 thousand million pairs a second and core).
 Arrays are two-dimensional and C-contiguous; ``load(a, i, j)`` reads the lanes ``a[i, j : j + width]``.
 """
 
+import hashlib
 import operator
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,27 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 
 WIDTH = {np.dtype(np.float64): 8, np.dtype(np.float32): 16}
 
-# Kernels release the interpreter's lock: `threads.share` runs them on all cores without any OpenMP pool.
-kernel = njit(nogil=True, cache=True, error_model="numpy")
+
+def _fingerprint() -> str:
+    home = Path(__file__).parent
+    sources = [*sorted(home.glob("*.py")), home.parent / "rescaled_chart.py"]
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+
+# numba takes a kept kernel for good as long as the file of the kernel itself is unchanged, but kernels contain
+# functions and numbers of other files. The name under which a kernel is kept therefore tells all sources.
+SOURCES = _fingerprint()
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function when it is first called, and keep it between processes.
+
+    Kernels release the interpreter's lock: `threads.share` runs them on all cores without any OpenMP pool.
+    """
+    function.__qualname__ += f"_{SOURCES}"
+    return njit(nogil=True, cache=True, error_model="numpy")(function)
+
+
 # Small functions are copied into the kernels that call them.
 inlined = njit(forceinline=True, error_model="numpy")
 # Larger ones are called by kernels only, so they need no way in from Python, which takes long to compile.
