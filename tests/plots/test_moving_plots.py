@@ -31,13 +31,13 @@ def dots(ax):
 def test_sphere_panels_at_chosen_times(sphere):
     t, x = sphere
     figure = snapshots(x, t, times=[3.0, 6.0, 12.0])
-    assert titles(figure) == ["$t$ = 3.0", "$t$ = 6.0", "$t$ = 12.0"]
+    assert titles(figure) == ["t = 3.0", "t = 6.0", "t = 12.0"]
     assert all(len(dots(ax).get_offsets()) == 64 for ax in figure.axes)
 
 
 def test_nearest_saved_time_is_named(short_run):
     t, x = short_run
-    assert titles(snapshots(x, t, times=[0.33, 1.98])) == ["$t$ = 0.3", "$t$ = 2.0"]
+    assert titles(snapshots(x, t, times=[0.33, 1.98])) == ["t = 0.3", "t = 2.0"]
 
 
 def test_axes_labels_of_each_space():
@@ -154,14 +154,14 @@ def test_degenerate_runs_draw(space, case):
 
 def test_unfinished_run_shows_the_last_state_it_has():
     x = np.where(np.arange(6)[:, None, None] < 3, RNG.normal(size=(6, 4, 2)), np.nan)
-    assert titles(snapshots(x, times=[0, 5])) == ["$t$ = 0.0", "$t$ = 2.0"]
+    assert titles(snapshots(x, times=[0, 5])) == ["t = 0.0", "t = 2.0"]
 
 
 def test_beyond_precision_is_said(short_run):
     t, x = short_run
     assert titles(snapshots(trajectory_like(t, x, valid_until=1.0), times=[1.0, 2.0])) == [
-        "$t$ = 1.0",
-        "$t$ = 2.0 (beyond precision)",
+        "t = 1.0",
+        "t = 2.0 (beyond precision)",
     ]
 
 
@@ -293,7 +293,7 @@ def test_principal_directions_find_the_spread():
 
 def test_paths_are_drawn_until_a_time(sphere):
     t, x = sphere
-    assert titles(trajectories(x, t, until=3.0, first="red")) == ["$t$ = 0.0 to 3.0"]
+    assert titles(trajectories(x, t, until=3.0, first="red")) == ["t = 0.0 to 3.0"]
     with pytest.raises(InputError, match="later"):
         trajectories(x, t, until=-1.0)
 
@@ -320,7 +320,7 @@ def test_edges_of_known_polytopes():
 def test_polytope_panels(d):
     start = RNG.normal(size=(20, d))
     figure = polytope(np.stack([start, np.sign(start)]), [0.0, 5.0], times=2)
-    assert titles(figure) == ["$t$ = 0.0", "$t$ = 5.0"]
+    assert titles(figure) == ["t = 0.0", "t = 5.0"]
     with pytest.raises(InputError, match="dimension"):
         polytope(np.stack([start, start]), vertices=np.zeros((3, d + 1)))
 

@@ -41,7 +41,7 @@ def test_every_named_picture_of_one_run_of_an_ensemble(ensemble, kind):
 
 
 def test_attention_over_times_or_heads(run, ensemble):
-    assert [ax.get_title() for ax in plot(run, "attention", times=[0.0, 1.0]).axes] == ["$t$ = 0.0", "$t$ = 1.0"]
+    assert [ax.get_title() for ax in plot(run, "attention", times=[0.0, 1.0]).axes] == ["t = 0.0", "t = 1.0"]
     assert [ax.get_title() for ax in plot(ensemble, "attention", times=1).axes] == ["head 0", "head 1"]
     assert "head 1" in plot(ensemble, "attention", head=1).get_supxlabel()
     with pytest.raises(InputError, match="heads 0 to 1"):

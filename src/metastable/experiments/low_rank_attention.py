@@ -214,7 +214,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     few = [0, 3, 6, len(t) - 1]
     figures = {
         "figure-2": plots.attention_maps(parts.sorted_form(P[-1]), titles=["rows and columns permuted"]),
-        "figure-3": plots.attention_maps(P[few], titles=[f"$t$ = {v:.2g}" for v in t[few]]),
+        "figure-3": plots.attention_maps(P[few], titles=[f"t = {v:.2g}" for v in t[few]]),
     }
     Q, K = weights(params, 2, 0)[:2]
     times = params.plane_t * parts.SHARES

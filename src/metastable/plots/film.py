@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 SUFFIXES = (".mp4", ".gif")
 # What the quickest preset leaves out and a picture that mostly stands still gains from: as clear as "veryfast" in 60%
 # of its time.
-_ENCODER = "cabac=1:8x8dct=1:deblock=1:aq-mode=1:mbtree=1:rc-lookahead=10"
+_ENCODER = "cabac=1:8x8dct=1:deblock=1:aq-mode=1:mbtree=1:rc-lookahead=10:scenecut=0"
 
 
 def animate(
@@ -114,7 +114,7 @@ def _write_gif(part: Path, scene: Scene, times: Floats, fps: int) -> None:
     # every token's colour, which cover too few pixels of a frame to be sure of a place.
     width, height = scene.size
     some = shoot(scene, times[:: max(1, len(times) // 5)], RGB)
-    sample = [Image.fromarray(frame.reshape(height, width, 3)) for frame in some]
+    sample = [Image.fromarray(frame.reshape(height, width, 3).copy()) for frame in some]
     strip = Image.new("RGB", (width, height * len(sample) + height // 2))
     for k, picture in enumerate(sample):
         strip.paste(picture, (0, k * height))

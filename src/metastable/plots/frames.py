@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 INCHES = 4.0  # width of the picture whatever its pixels, so that sizes of dots and words scale with it
 _LARGEST = 5.0  # points: radius of a marked first token among few others, rounded up
-_TOGETHER = 2**26  # bytes of frames painted together
+_TOGETHER = 2**25  # bytes of frames painted together
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Scene:
 
 
 def shoot(scene: Scene, times: Floats, pixels: Pixels) -> Iterator[Bytes]:
-    """The frames at some times one by one, each as flat bytes."""
+    """The frames at some times one by one, each as flat bytes that last until the next is asked for."""
     motion, (width, height) = scene.motion, scene.size
     resolution = float(np.clip(np.diff(times).min(initial=1.0), np.ptp(times) / 1000, None)) or None
     readings = [motion.reading(float(time), resolution) for time in times]

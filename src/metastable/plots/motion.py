@@ -95,8 +95,8 @@ class Motion:
 
     @property
     def clock_words(self) -> str:
-        """What stands before a time: "layer" or "t =" with an italic t."""
-        return "layer" if self.clock == "layer" else "$t$ ="
+        """What stands before a time: "layer" or "t ="; an italic t would load matplotlib's typesetting for it alone."""
+        return "layer" if self.clock == "layer" else "t ="
 
     def reading(self, time: float, resolution: float | None = None) -> str:
         """A time in words; says so where rounding may have changed the run."""

@@ -38,8 +38,14 @@ class Pixels:
         """The planes of a picture in red, green and blue (height, width, 3)."""
         if self is RGB:
             return [picture]
-        channels = self.channels(picture / 255.0)
-        return [np.round(thinned(channels[..., own], step)).astype(np.uint8) for own, step in self.planes]
+        colours = picture.astype(np.float32)
+        planes = []
+        for own, step in self.planes:
+            matrix, offset = (self.matrix[own] / 255).astype(np.float32), self.offset[own].astype(np.float32)
+            few = thinned(colours, step)  # before they become channels: there are fewer then
+            mixed = sum(few[..., c, None] * matrix[:, c] for c in range(3)) + offset  # a product would wake all cores
+            planes.append(np.round(mixed).astype(np.uint8))
+        return planes
 
 
 RGB = Pixels("rgb24", 255 * np.eye(3), np.zeros(3), ((slice(0, 3), 1),))
@@ -55,8 +61,10 @@ NV12 = Pixels(
 )
 
 
-def thinned(values: Floats, step: int) -> Floats:
+def thinned(values: NDArray[Any], step: int) -> NDArray[Any]:
     """(height, width, ...) with the mean of every step x step pixels in their place."""
+    if step == 1:
+        return values
     parts = [values[i::step, j::step] for i in range(step) for j in range(step)]
     return np.asarray(sum(parts) / step**2)
 
@@ -138,11 +146,11 @@ class Canvas:
             part[...] = (1.0 - share) * part + share * ink[own] + 0.5
 
     def frames(self, count: int) -> Iterator[Bytes]:
-        """The first frames, each as flat bytes."""
+        """The first frames, each as flat bytes that last until the next is asked for."""
         planes = list(self._inside())
         ends = np.cumsum([0, *(plane[0].size for plane in planes)])
+        frame = np.empty(ends[-1], np.uint8)
         for k in range(count):
-            frame = np.empty(ends[-1], np.uint8)
             for plane, start, end in zip(planes, ends, ends[1:]):
                 frame[start:end].reshape(plane.shape[1:])[...] = plane[k]
             yield frame

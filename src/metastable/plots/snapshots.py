@@ -81,7 +81,7 @@ def snapshots(
     >>> angle = np.linspace(0, 3, 5)[None, :] * np.exp(-np.linspace(0, 2, 9))[:, None]
     >>> fig = snapshots(np.stack([np.cos(angle), np.sin(angle)], -1), times=[0, 4, 8])
     >>> [ax.get_title() for ax in fig.axes]
-    ['$t$ = 0.0', '$t$ = 4.0', '$t$ = 8.0']
+    ['t = 0.0', 't = 4.0', 't = 8.0']
     """
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)

@@ -85,6 +85,6 @@ def trajectories(
     if motion.d > 1:
         span = f"{short(float(motion.t[0]))} to {short(float(when[0]))}"
         outwards = ", outwards" if on_circle else ""
-        panel.set_title((f"layers {span}" if motion.clock == "layer" else f"$t$ = {span}") + outwards)
+        panel.set_title((f"layers {span}" if motion.clock == "layer" else f"t = {span}") + outwards)
     footnote(figure, motion.note)
     return figure
