@@ -90,3 +90,10 @@ def test_verdicts_travel_as_json_and_print():
     assert "tokens meet" in str(verdict)
     open_end = Verdict("c", "s", "undecided", "observation", "r", 0, 0, np.nan, (-np.inf, np.inf))
     assert json.loads(json.dumps(open_end.to_dict(), allow_nan=False))["measured"] is None
+
+
+def test_a_verdict_without_deciding_instances_says_so():
+    told = ("a claim", "a paper", "undecided", "theorem", "a criterion", 7, 0)
+    assert Verdict(*told, float("nan"), (0.0, 1.0)).reading() == "not measured"
+    assert Verdict(*told, 0.5, (0.25, 1.0)).reading() == "0.5 [0.25, 1]"
+    assert "nan" not in str(Verdict(*told, float("nan"), (0.0, 1.0)))

@@ -105,8 +105,7 @@ def _lines(made: "Reproduction") -> list[str]:
     for result in made.results:
         lines += [f"{result.name}"] if result.record else [f"{result.name}: error: {result.error}"]
         for v in result.record.verdicts if result.record else ():
-            low, high = v.interval
-            lines.append(f"  {v.status:<9} {v.claim}: {v.measured:.4g} [{low:.4g}, {high:.4g}], {v.eligible} instances")
+            lines.append(f"  {v.status:<9} {v.claim}: {v.reading()}, {v.eligible} instances")
     lines += [f"{name}: skipped: {why}" for name, why in made.skipped.items()]
     counts = [f"{sum(v.status == word for v in verdicts)} {word}" for word in ("holds", "fails", "undecided")]
     broken = sum(r.record is None for r in made.results)

@@ -61,11 +61,17 @@ class Verdict:
         out["failing_seeds"] = list(self.failing_seeds)
         return out
 
-    def __str__(self) -> str:
+    def reading(self, digits: int = 4) -> str:
+        """What was measured with its interval, in words where no instance could decide anything."""
+        if np.isnan(self.measured):
+            return "not measured"
         low, high = self.interval
+        return f"{self.measured:.{digits}g} [{low:.{digits}g}, {high:.{digits}g}]"
+
+    def __str__(self) -> str:
         lines = [
             f"{self.status.upper()}: {self.claim} ({self.source}, {self.kind})",
-            f"  measured {self.measured:.6g}, 95% interval [{low:.6g}, {high:.6g}], "
+            f"  measured, with its 95% interval: {self.reading(6)}; "
             f"{self.eligible} of {self.instances} instances satisfy the hypotheses",
             f"  criterion: {self.criterion}",
         ]
