@@ -36,6 +36,7 @@ def test_goals_ask_for_engines_and_cases_that_exist(name):
         assert np.isfinite(goal.measure(table))
 
 
+@pytest.mark.slow
 def test_a_quick_run_writes_tables_and_judges_nothing(tmp_path, capsys):
     out = tmp_path / "deep" / "results.md"
     assert program.main(["W6", "--quick", "--out", str(out)]) == 0

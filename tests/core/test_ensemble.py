@@ -6,8 +6,11 @@ import pytest
 import metastable as ms
 
 
-@pytest.mark.parametrize("method", ["rk4", "tsit5"])
-@pytest.mark.parametrize("geometry", ["sphere", "rescaled"])
+@pytest.mark.parametrize(
+    ("geometry", "method"),
+    [("sphere", "rk4"), ("sphere", "tsit5"), ("rescaled", "rk4")]
+    + [pytest.param("rescaled", "tsit5", marks=pytest.mark.slow)],
+)
 def test_members_equal_runs_alone(method, geometry, monkeypatch):
     from metastable import ensemble
 

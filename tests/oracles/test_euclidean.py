@@ -24,8 +24,11 @@ def test_no_attention_structure_gives_uniform_attention():
     assert np.abs(run.x[-1] - ((x0 - mean) @ expm(-t * V_3D).T + mean)).max() < 1e-8
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize("kind", ["real", "complex", "jordan", "negative"])
-@pytest.mark.parametrize("mask", ["full", "causal", "window(2)"])
+@pytest.mark.parametrize("mask", ["full", pytest.param("causal", marks=SLOW), pytest.param("window(2)", marks=SLOW)])
 def test_rescaled_and_original_flows_agree(kind, mask):
     """ORACLES 16, with real, complex, defective and negative spectra, for tokens and attention."""
     V = {
