@@ -6,11 +6,10 @@ import pytest
 import metastable as ms
 
 
-@pytest.mark.parametrize(
-    ("geometry", "method"),
-    [("sphere", "rk4"), ("sphere", "tsit5"), ("rescaled", "rk4")]
-    + [pytest.param("rescaled", "tsit5", marks=pytest.mark.slow)],
-)
+SLOW = pytest.param("rescaled", "tsit5", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("geometry", "method"), [("sphere", "rk4"), ("sphere", "tsit5"), ("rescaled", "rk4"), SLOW])
 def test_members_equal_runs_alone(method, geometry, monkeypatch):
     from metastable import ensemble
 
