@@ -5,7 +5,6 @@ import pytest
 
 import metastable as ms
 
-
 SLOW = pytest.param("rescaled", "tsit5", marks=pytest.mark.slow)
 
 
