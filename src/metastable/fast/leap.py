@@ -83,7 +83,7 @@ def leap(
 
     Examples
     --------
-    Two equal clusters at an angle of 2, by beta = 25 (ORACLES 3):
+    Two equal clusters at an angle of 2, by beta = 25, as the exact law of two clusters has it:
 
     >>> import metastable as ms
     >>> x = np.array([[1.0, 0.0], [np.cos(2.0), np.sin(2.0)]])
