@@ -25,10 +25,8 @@ _WORTH_LANES = 1e8  # pairs in all steps of all runs from which loading the kern
 _WORTH_LANES_ALONE = 2e6  # the same of one run: kernels serve every shape, dense sums are compiled for each anew
 _MOST_IN_LANES = 512  # tokens of a system whose runs still fit the caches side by side
 _IN_LANES = ("euler", "layers", "rk4")  # methods whose steps they take
-_MOST_COORDINATES: dict[Any, int] = {
-    None: 4,
-    masks.causal: 16,
-}  # of one run, by mask: beyond, dense sums have quicker products
+# Coordinates of one run, by mask, beyond which dense sums have the quicker products.
+_MOST_COORDINATES: dict[Any, int] = {None: 4, masks.causal: 16}
 
 
 def chosen(dyn: Dynamics, x: np.ndarray, summation: str, method: str, dtype: str, steps: float) -> str:
