@@ -42,7 +42,7 @@ def numpy_blocked(case: Case) -> Run:
 
 
 def metastable(case: Case) -> Run:
-    from metastable import fast
+    from metastable import engines as fast
 
     x = tokens(case)
     return lambda: _tangent(x, fast.attend(x, x, beta=BETA, summation="exact").value)

@@ -36,7 +36,7 @@ def _numpy(case: Case, dtype: type) -> Run:
 
 
 def metastable(case: Case) -> Run:
-    from metastable import fast
+    from metastable import engines as fast
 
     q, k, v, beta = setting(case)
     return lambda: fast.attend(q, k, v, beta=beta, mask="causal").value

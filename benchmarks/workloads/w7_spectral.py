@@ -36,7 +36,7 @@ def _tangent(x: np.ndarray, pull: np.ndarray) -> np.ndarray:
 
 
 def exact(case: Case, mask: str) -> Run:
-    from metastable import fast
+    from metastable import engines as fast
 
     x, rows = peers.sphere((case["n"], case["d"])), compared(case)
     if isinstance(rows, slice):
@@ -54,7 +54,7 @@ def exact(case: Case, mask: str) -> Run:
 
 def velocity(x: np.ndarray, mask: str) -> np.ndarray:
     """The velocity in linear time: without the radial part the sum is the velocity."""
-    from metastable import fast
+    from metastable import engines as fast
 
     got = fast.attend(x, x, beta=BETA, mask=mask, summation="spectral", tol=TOLERANCE, radial=False)
     if got.method != "spectral":

@@ -20,7 +20,7 @@ def tokens(case: Case) -> np.ndarray:
 
 def coalescing(case: Case, tolerance: float) -> Run:
     import metastable as ms
-    from metastable import fast
+    from metastable import engines as fast
 
     dynamics, x = ms.Dynamics(beta=BETA), tokens(case)
 

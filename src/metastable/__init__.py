@@ -14,40 +14,46 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# public name -> module that defines it (None: the name is a submodule)
-_PUBLIC: dict[str, str | None] = {
-    "Weights": "weights",
-    "Dynamics": "dynamics",
-    "Block": "blocks",
+# public name -> the module that defines it
+_PUBLIC = {
+    "Weights": "equation.weights",
+    "Dynamics": "equation.dynamics",
+    "Block": "equation.blocks",
     "Trajectory": "trajectory",
     "InputError": "errors",
-    "simulate": "integrate",
-    "simulate_many": "ensemble",
-    "observe_many": "observing",
+    "simulate": "solve.simulate",
+    "simulate_many": "solve.ensemble",
+    "observe_many": "observables.ensembles",
     "load": "trajectory",
-    "check": "theory.check",
-    "blocks": None,
-    "fast": None,
-    "geometry": None,
-    "initial": None,
-    "masks": None,
-    "models": None,
-    "normalise": None,
-    "observables": None,
-    "plots": None,
-    "scores": None,
-    "theory": None,
-    "weights": None,
+    "check": "theory.checking",
+}
+# public name -> the module that it is
+_MODULES = {
+    "blocks": "equation.blocks",
+    "engines": "engines",
+    "geometry": "equation.geometry",
+    "initial": "initial",
+    "masks": "equation.masks",
+    "models": "models",
+    "normalise": "equation.normalise",
+    "observables": "observables",
+    "plots": "plots",
+    "reduced": "reduced",
+    "scores": "equation.scores",
+    "theory": "theory",
+    "weights": "equation.weights",
 }
 
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["__version__", *_PUBLIC, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name in _MODULES:
+        value = import_module(f"metastable.{_MODULES[name]}")
+    elif name in _PUBLIC:
+        value = getattr(import_module(f"metastable.{_PUBLIC[name]}"), name)
+    else:
         raise AttributeError(f"module 'metastable' has no attribute {name!r}")
-    home = _PUBLIC[name]
-    value = import_module(f"metastable.{name}") if home is None else getattr(import_module(f"metastable.{home}"), name)
     globals()[name] = value
     return value
 

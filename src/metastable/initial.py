@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.weights import from_file
 from metastable.errors import InputError
-from metastable.weights import from_file
 
 Seed = int | Sequence[int]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
+from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
 
 
@@ -70,7 +70,7 @@ class Trajectory:
         return np.asarray(self.dynamics.attention(float(self.t[index]), self.x[index]))
 
     def _charted_attention(self, index: int) -> np.ndarray:
-        from metastable import rescaled
+        from metastable.engines.chart import state as rescaled
 
         assert self.chart is not None
         assert self.dynamics is not None
@@ -85,7 +85,7 @@ class Trajectory:
         They come from the run's chart: taken from z itself, small coordinates would drown in those that grow.
         A complex pair of eigenvalues takes two real coordinates.
         """
-        from metastable import rescaled
+        from metastable.engines.chart import state as rescaled
 
         if self.chart is None or self.dynamics is None:
             raise InputError(
@@ -99,7 +99,7 @@ class Trajectory:
         return zeta[..., order], values[order], np.asarray(chart.S_inv)[order]
 
     def _chart(self) -> Any:
-        from metastable import rescaled_chart
+        from metastable.engines.chart import basis as rescaled_chart
 
         assert self.dynamics is not None
         layer = float(self.provenance["dt"]) if self.provenance.get("method") == "layers" else None
@@ -129,7 +129,7 @@ class Trajectory:
 
     def save(self, path: str | Path) -> Path:
         """Write a record folder; an existing one is never overwritten."""
-        from metastable.record import save
+        from metastable.store import save
 
         return save(self, path)
 
@@ -151,6 +151,6 @@ class Trajectory:
 
 def load(path: str | Path) -> Trajectory:
     """Read a record folder written by ``Trajectory.save``, ``simulate(out=...)`` or the command line."""
-    from metastable.record import load as read
+    from metastable.store import load as read
 
     return read(path)

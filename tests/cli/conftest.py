@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from metastable.cli import main, speech
+from metastable.cli import main
+from metastable.cli import output as speech
 
 
 @dataclass

@@ -183,8 +183,8 @@ def test_lists(metastable: Metastable) -> None:
 def test_interruption_leaves_a_record_to_go_on_from(
     metastable: Metastable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from metastable.cli import simulate
-    from metastable.record import running
+    from metastable.cli import simulate_command as simulate
+    from metastable.store import recorder as running
 
     monkeypatch.setattr(running, "_PATIENCE", 0.0)
     metastable("simulate", *SMALL, "--out", "whole", "--no-pictures")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metastable as ms
-from metastable import blocks, scores
+from metastable.equation import blocks, scores
 
 
 @st.composite

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable import blocks, masks, scores
+from metastable.equation import blocks, masks, scores
 
 rng = np.random.default_rng(0)
 X = ms.initial.sphere(7, 4, seed=1)
@@ -138,7 +138,7 @@ def test_huge_scores_neither_overflow_nor_lose_the_row():
 
 
 def test_blocks_of_queries_change_nothing(monkeypatch):
-    from metastable import dynamics
+    from metastable.equation import dynamics
 
     x = ms.initial.sphere(23, 3, seed=2, runs=2)
     for mask, name in (("causal", "softmax"), ("window(3)", "unnormalised"), ("full", "hardmax")):

@@ -10,7 +10,7 @@ SLOW = pytest.param("rescaled", "tsit5", marks=pytest.mark.slow)
 
 @pytest.mark.parametrize(("geometry", "method"), [("sphere", "rk4"), ("sphere", "tsit5"), ("rescaled", "rk4"), SLOW])
 def test_members_equal_runs_alone(method, geometry, monkeypatch):
-    from metastable import ensemble
+    from metastable.solve import ensemble
 
     monkeypatch.setattr(ensemble, "_MOST_PAIRS", 2 * 36 * 2)  # chunks of two or four members
     members = [

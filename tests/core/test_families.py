@@ -5,7 +5,8 @@ import pytest
 from scipy.special import betainc
 
 import metastable as ms
-from metastable import initial, weights
+from metastable import initial
+from metastable.equation import weights
 
 
 def test_seeds_reproduce_and_ensembles_replay():

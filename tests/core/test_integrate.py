@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable import integrate
+from metastable.solve import simulate as integrate
 
 X = ms.initial.sphere(8, 3, seed=0)
 DYN = ms.Dynamics(
@@ -178,7 +178,7 @@ def test_bad_input_gets_one_sentence(change, word):
 
 
 def test_parts_that_do_not_fit_the_tokens():
-    from metastable import blocks, scores
+    from metastable.equation import blocks, scores
 
     wrong = [
         ms.Dynamics(position=scores.Bias(np.zeros((5, 5)))),

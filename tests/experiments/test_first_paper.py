@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metastable.dynamics import Dynamics
+from metastable.equation.dynamics import Dynamics
 from metastable.experiments import experiment, first_token, gradient_flow, metastable_states, neighbours, single_cluster
 from metastable.experiments.base import Work
 from metastable.theory.verdicts import Verdict

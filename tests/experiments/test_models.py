@@ -10,7 +10,7 @@ import pytest
 from metastable.errors import InputError
 from metastable.experiments import model_dynamics, model_heads, model_parts, model_similarity, model_spectra
 from metastable.experiments.base import Work
-from metastable.experiments.running import run_into
+from metastable.experiments.run_one import run_into
 
 ALL = (model_similarity, model_heads, model_dynamics, model_spectra)
 TEXTS = [[3, 17, 5, 41, 17, 2, 8, 3, 29, 11], [4, 4, 9, 30, 2, 2, 17], [44, 1, 6, 6, 12, 13], [9, 8, 7, 6, 5, 9, 9]]

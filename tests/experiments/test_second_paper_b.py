@@ -7,7 +7,7 @@ from metastable.experiments import beyond_positive_definite as beyond
 from metastable.experiments import discrete_time, ginibre, mean_field, multi_head
 from metastable.experiments import experiment as named
 from metastable.experiments.base import Work
-from metastable.experiments.running import settings
+from metastable.experiments.run_one import settings
 
 NAMES = ("beyond-positive-definite", "discrete-time", "multi-head", "ginibre", "mean-field")
 

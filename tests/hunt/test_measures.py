@@ -41,7 +41,7 @@ def test_a_step_uphill_raises_the_settling_time_within_the_rules():
 
 
 def test_the_gradient_is_that_of_the_settling_time():
-    from metastable.compute import jax
+    from metastable.backend import jax
 
     batch = draw(Rules(n=8, d=3), 1, 1)
     parts = [getattr(batch, k)[0] for k in ("a", "b", "partner", "G", "E", "z", "grows")]

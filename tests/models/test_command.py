@@ -17,7 +17,7 @@ import pytest
 from metastable.cli import main
 from metastable.errors import InputError
 from metastable.models import Model, load, probe
-from metastable.models.findings import sentences
+from metastable.models.conclusions import sentences
 from metastable.models.study import Settings, read, study
 
 IDS = [[3, 17, 5, 41, 17, 2, 8, 3, 29, 11], [4, 4, 9, 30, 2, 2, 17], [44, 1, 6, 6, 12, 13, 14, 15]]
@@ -56,7 +56,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         raise InputError("left out of this test")
 
     monkeypatch.setattr(import_module("metastable.models.ladder"), "ladder", absent)
-    monkeypatch.setattr(import_module("metastable.models.command"), "_draw", lambda made, told: None)
+    monkeypatch.setattr(import_module("metastable.models.run_study"), "_draw", lambda made, told: None)
 
 
 def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str, str]:

@@ -59,7 +59,7 @@ def test_the_ladder_needs_one_layer_at_a_time(models, monkeypatch):
 @pytest.mark.slow
 def test_layer_by_layer_is_the_whole_rung(models):
     """The dynamics that is handed out has all layers, and simulating it gives the run."""
-    from metastable.integrate import simulate
+    from metastable.solve.simulate import simulate
 
     climb = ladder(models["llama"], IDS, layers=2)
     for run in climb.runs:

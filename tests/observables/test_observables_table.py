@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from metastable import observables as obs
-from metastable.dynamics import Dynamics
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.errors import InputError
 from metastable.observables import OBSERVABLES, observe
 from metastable.trajectory import Trajectory
-from metastable.weights import Weights
 
 T, RUNS, N, D, HEADS = 4, (2, 3), 6, 3, 2
 rng = np.random.default_rng(0)

@@ -65,7 +65,7 @@ def test_no_diagonal_and_rounding_beyond_one():
 
 @pytest.mark.parametrize("bins", [2, 3, 7, 10, 100, 999])
 def test_values_on_the_edges_go_right_as_in_numpy(bins):
-    from metastable.observables.similarity import _bin
+    from metastable.observables.similarities import _bin
 
     edges = np.linspace(-1, 1, bins + 1)
     for values in (edges, np.nextafter(edges[1:], -2), np.nextafter(edges[:-1], 2)):
@@ -122,7 +122,7 @@ def test_order_parameter():
 
 
 def test_kernel_and_matrix_products_count_the_same_pairs(monkeypatch):
-    from metastable.observables import similarity
+    from metastable.observables import similarities as similarity
 
     x = np.random.default_rng(5).normal(size=(7, 11, 9, 3))
     plain = similarity.similarity_share(x, above=[0.2, 0.9])

@@ -143,7 +143,8 @@ def test_overflow_of_z_itself_ends_the_run_with_a_sentence():
 
 
 def test_blocks_of_queries_change_nothing_in_the_chart(monkeypatch):
-    from metastable import rescaled, rescaled_chart
+    from metastable.engines.chart import basis as rescaled_chart
+    from metastable.engines.chart import state as rescaled
 
     dyn = ms.Dynamics(ms.Weights(V=PUBLISHED), geometry="rescaled", mask="causal")
     chart = rescaled_chart.chart_of(dyn, 2, 11)

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from plot_runs import trajectory_like, walk
 
 from metastable.errors import InputError
-from metastable.plots import hull_edges, identity_colours, polytope, save_figure, snapshots, trajectories
+from metastable.plots import hull_edges, identity_colours, save_figure, snapshots, trajectories
+from metastable.plots import polytopes as polytope
 from metastable.plots.colours import token_colours
 from metastable.plots.motion import clock_times, pick, read_motion, short
 from metastable.plots.projection import Camera, principal

@@ -8,7 +8,7 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.plots import paper, save_figure, series, snapshots
-from metastable.plots.files import whole_file
+from metastable.plots.figure_files import whole_file
 from metastable.plots.style import LOOK
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".pdf": b"%PDF-", ".svg": b"<?xml"}

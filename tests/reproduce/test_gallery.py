@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from metastable.reproduce import reproduce
+from metastable.experiments.reproducing import reproduce
 from tests.reproduce.test_reproduce import FAKES
 
 VOID = {"meta", "link", "img", "br", "input", "source"}

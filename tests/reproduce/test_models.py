@@ -9,7 +9,7 @@ import pytest
 from metastable import cli
 from metastable.errors import InputError
 from metastable.experiments import EXPERIMENTS, model_parts
-from metastable.reproduce import NEED_MODELS, choose, reproduce
+from metastable.experiments.reproducing import NEED_MODELS, choose, reproduce
 
 TABLE = {
     "good": "tests.reproduce.fake_good",
@@ -69,7 +69,7 @@ def test_no_model_no_failure(tmp_path: Path, offline: list[str], monkeypatch: py
 def test_the_command_line_says_so(
     offline: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("metastable.reproduce.HOMES", TABLE)
+    monkeypatch.setattr("metastable.experiments.reproducing.HOMES", TABLE)
     words = ["reproduce", "model-heads", "--quick", "--out", str(tmp_path / "out")]
     assert cli.main(words) == 0
     assert f"model-heads: skipped: {OFFLINE}" in capsys.readouterr().out

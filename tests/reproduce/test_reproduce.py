@@ -13,8 +13,8 @@ import pytest
 from metastable import cli
 from metastable.errors import InputError
 from metastable.experiments import EXPERIMENTS
-from metastable.experiments.running import read
-from metastable.reproduce import HOMES, reproduce
+from metastable.experiments.reproducing import HOMES, reproduce
+from metastable.experiments.run_one import read
 
 FAKES = {name: f"tests.reproduce.fake_{name}" for name in ("good", "other", "wrong", "crash", "slow", "dying", "lost")}
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def log(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fakes(monkeypatch):
-    monkeypatch.setattr("metastable.reproduce.HOMES", FAKES)
+    monkeypatch.setattr("metastable.experiments.reproducing.HOMES", FAKES)
 
 
 def quick(names, out, **options):
@@ -71,7 +71,7 @@ def test_killed_anywhere_it_goes_on(tmp_path, log):
     """kill -9 of the parent: the worker follows, nothing finished is done again, nothing is lost."""
     out = tmp_path / "out"
     code = f"""
-from metastable.reproduce import reproduce
+from metastable.experiments.reproducing import reproduce
 if __name__ == "__main__":
     reproduce(["good", "slow"], preset="quick", jobs=1, out={str(out)!r}, homes={FAKES!r})
 """
@@ -98,7 +98,7 @@ if __name__ == "__main__":
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, log):
     out = tmp_path / "out"
-    code = "import metastable.reproduce as r, metastable.cli as c, sys\n"
+    code = "import metastable.experiments.reproducing as r, metastable.cli as c, sys\n"
     code += f"if __name__ == '__main__':\n    r.HOMES = {FAKES!r}\n    sys.exit(c.main(sys.argv[1:]))\n"
     script = tmp_path / "driver.py"
     script.write_text(code)

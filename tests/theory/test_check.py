@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from metastable.equation.weights import Weights
 from metastable.errors import InputError
-from metastable.theory.check import check
+from metastable.theory.checking import check
 from metastable.theory.settle import settle
 from metastable.theory.theorems import CONJECTURE, THEOREMS, Triple
-from metastable.weights import Weights
 
 FIG6 = np.array([[0.64709742, 0.81911926], [0.61210449, 0.63263484]])
 TOKENS = np.random.default_rng(2).uniform(-3.0, 3.0, (12, 2))  # one shape for nearly all tests: one compilation

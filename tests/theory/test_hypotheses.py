@@ -5,8 +5,8 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.theory import hypotheses as h
-from metastable.theory.findings import conjunction
 from metastable.theory.leading import leading, paranormal_splitting
+from metastable.theory.residuals import conjunction
 from metastable.theory.spectrum import growing, largest, spectrum, split
 
 FIG6 = np.array([[0.64709742, 0.81911926], [0.61210449, 0.63263484]])

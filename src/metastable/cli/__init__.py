@@ -19,19 +19,28 @@ __all__ = ["COMMANDS", "main"]
 # name -> (where its function is, what it does)
 COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": (
-        "metastable.cli.simulate:simulate",
+        "metastable.cli.simulate_command:simulate",
         "Run tokens through the dynamics, and leave a record and pictures.",
     ),
-    "plot": ("metastable.cli.pictures:plot", "Draw a picture of a record."),
-    "animate": ("metastable.cli.pictures:animate", "Write a record as a film."),
-    "reproduce": ("metastable.cli.reproduce:reproduce", "Run the papers' experiments: verdicts, figures, one gallery."),
-    "check": ("metastable.cli.check:check", "Put the theory to one triple (Q, K, V): hypotheses, prediction, verdict."),
+    "plot": ("metastable.cli.plot_command:plot", "Draw a picture of a record."),
+    "animate": ("metastable.cli.plot_command:animate", "Write a record as a film."),
+    "reproduce": (
+        "metastable.cli.reproduce_command:reproduce",
+        "Run the papers' experiments: verdicts, figures, one gallery.",
+    ),
+    "check": (
+        "metastable.cli.check_command:check",
+        "Put the theory to one triple (Q, K, V): hypotheses, prediction, verdict.",
+    ),
     "model": (
-        "metastable.cli.model:model",
+        "metastable.cli.model_command:model",
         "Measure a pretrained model: similarity, heads, sinks, spectra, the ladder.",
     ),
-    "hunt": ("metastable.cli.hunt:hunt", "Search for a violation of a conjecture, and verify what is found."),
-    "list": ("metastable.cli.listing:listing", "Name what there is: parts, families, methods, observables, plots."),
+    "hunt": ("metastable.cli.hunt_command:hunt", "Search for a violation of a conjecture, and verify what is found."),
+    "list": (
+        "metastable.cli.list_command:listing",
+        "Name what there is: parts, families, methods, observables, plots.",
+    ),
 }
 _HELP = "The laboratory for clustering in transformers: tokens as particles under self-attention."
 _TRACEBACK = "METASTABLE_TRACEBACK"

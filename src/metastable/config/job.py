@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from metastable import initial, integrate, scores
-from metastable.config import matrices, named
+from metastable import initial
+from metastable.config import matrix_specs as matrices
+from metastable.config import named
 from metastable.config.settings import Simulate
-from metastable.dynamics import Dynamics
+from metastable.equation import scores
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.errors import InputError
-from metastable.pieces import Plan
-from metastable.record.parts import take_apart
-from metastable.record.recipe import INPUTS, Recipe, fingerprint
-from metastable.weights import Weights
+from metastable.solve import simulate as integrate
+from metastable.solve.pieces import Plan
+from metastable.store.describe import take_apart
+from metastable.store.recipe import INPUTS, Recipe, fingerprint
 
 CLOUDS = {**initial.INITIAL, "equiangular": initial.equiangular}
 _FILE_SETTINGS = ("tokens", "Q", "K", "V")
@@ -23,7 +26,7 @@ _FILE_SETTINGS = ("tokens", "Q", "K", "V")
 
 @dataclass(frozen=True)
 class Job:
-    """A run that has been checked and can start: give it to `metastable.record.run`."""
+    """A run that has been checked and can start: give it to `metastable.store.run`."""
 
     plan: Plan
     x: np.ndarray

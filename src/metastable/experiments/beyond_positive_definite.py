@@ -14,8 +14,8 @@ import numpy as np
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory import hypotheses
-from metastable.theory.findings import Finding
 from metastable.theory.leading import leading, paranormal_splitting
+from metastable.theory.residuals import Finding
 from metastable.theory.theorems import THEOREMS, Claim, Measurement, Triple
 from metastable.theory.verdicts import Verdict, exact_interval, judge_share
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.weights import sparse_symmetric
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.theorems import CONJECTURE, Triple
 from metastable.theory.verdicts import Verdict, judge_share
-from metastable.weights import sparse_symmetric
 
 SOURCE = "second paper, Conjecture 4.2"
 FIGURE_7 = np.array(

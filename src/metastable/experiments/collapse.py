@@ -44,9 +44,9 @@ def times(params: Params) -> np.ndarray:
 
 def run(params: Params, work: Work) -> Data:
     """Covariances and largest norms over time for every instance; tokens of the first."""
-    from metastable.dynamics import Dynamics
-    from metastable.integrate import simulate
-    from metastable.weights import Weights
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
+    from metastable.solve.simulate import simulate
 
     eye = np.eye(params.d)
     dynamics = Dynamics(Weights(eye, eye, -eye), geometry="euclidean")

@@ -126,9 +126,9 @@ def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
     A settled token closes in by 1/(1 + dt) per layer, so the horizon of continuous time, doubled, takes
     2 HORIZON/log(1 + dt) layers; rounded up to where tokens are kept.
     """
-    from metastable.dynamics import Dynamics
-    from metastable.ensemble import simulate_many
-    from metastable.weights import Weights
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
+    from metastable.solve.ensemble import simulate_many
 
     depth = 8 * int(np.ceil(2.0 * parts.HORIZON / np.log1p(dt) / 8.0))
     members = [Dynamics(Weights(p.Q, p.K, p.V), geometry="rescaled") for p in triples]
@@ -220,7 +220,8 @@ def _limit(params: Params, data: Data, case: int, dt: float) -> Verdict:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import paper, polytope
+    from metastable.plots import paper
+    from metastable.plots import polytopes as polytope
     from metastable.plots.style import panels
 
     with paper():

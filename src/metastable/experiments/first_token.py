@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from scipy.linalg import expm
 
-from metastable.dynamics import Dynamics
-from metastable.ensemble import simulate_many
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
+from metastable.solve.ensemble import simulate_many
 from metastable.theory.sphere_forms import first_token_path
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
-from metastable.weights import Weights
 
 CLOSE = 0.05  # radians: about a printed dot
 SOURCE = "first paper, sec. 4.2.4 and Fig. 8"

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from metastable.compute import jax
-from metastable.dynamics import Dynamics
+from metastable.backend import jax
+from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
-from metastable.integrate import simulate
 from metastable.observables import dissipation, energy_maximum, energy_rate, interaction_energy
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Kind, Verdict, judge_share
 
 MODES: dict[str, tuple[str, str]] = {  # name: (normalise, mask)

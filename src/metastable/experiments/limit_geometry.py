@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.weights import paranormal
 from metastable.experiments import (
     collapse,
     hyperplanes,
@@ -17,7 +18,6 @@ from metastable.experiments import (
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.theorems import Triple
 from metastable.theory.verdicts import Verdict, judge_share
-from metastable.weights import paranormal
 
 CASES = ("V = cI, c > 0", "lambda_1(V) > 0 simple", "V paranormal", "V = -cI, c > 0")
 SCORES = ("Q^T K > 0", "<Q phi1, K phi1> > 0", "Q^T K > 0", "Q^T K = aI")
@@ -85,10 +85,10 @@ def run(params: Params, work: Work) -> Data:
 
 def _collapse(params: Params, cases: list[Triple]) -> Data:
     """Theorem C.5's instances: y = sqrt(a) x in time ct obeys the case a = c = 1, so all run in one call."""
-    from metastable.dynamics import Dynamics
-    from metastable.integrate import simulate
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
+    from metastable.solve.simulate import simulate
     from metastable.theory.theorems import collapse_hypotheses
-    from metastable.weights import Weights
 
     eye = np.eye(3)
     dynamics = Dynamics(Weights(eye, eye, -eye), geometry="euclidean")

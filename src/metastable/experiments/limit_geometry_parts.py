@@ -86,9 +86,9 @@ def instances(
 
 
 def _runs(triples: Sequence[Triple], rates: Sequence[float], horizon: float, method: str, chunk: int) -> list[Any]:
-    from metastable.dynamics import Dynamics
-    from metastable.ensemble import simulate_many
-    from metastable.weights import Weights
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
+    from metastable.solve.ensemble import simulate_many
 
     members = [Dynamics(Weights(p.Q, p.K, p.V / r), geometry="rescaled") for p, r in zip(triples, rates)]
     runs: list[Any] = []

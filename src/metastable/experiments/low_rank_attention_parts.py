@@ -26,9 +26,9 @@ def embedded(Q: np.ndarray, K: np.ndarray, V: np.ndarray, tokens: np.ndarray) ->
 
 def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int, keep: bool, dt: float = 0.05) -> Data:
     """One row per case: distances over time, rank, slope, and with ``keep`` the first case's attention and tokens."""
-    from metastable.dynamics import Dynamics
-    from metastable.ensemble import simulate_many
-    from metastable.weights import Weights
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
+    from metastable.solve.ensemble import simulate_many
 
     cases = [embedded(*case) for case in cases]
     spare = [cases[-1]] * (chunk - len(cases))
@@ -47,8 +47,9 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
 
 def _attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
     """Attention and score gaps at every saved time, (T, n, n), from the run's own chart."""
-    from metastable import rescaled, rescaled_chart
-    from metastable.compute import jax, jnp
+    from metastable.backend import jax, jnp
+    from metastable.engines.chart import basis as rescaled_chart
+    from metastable.engines.chart import state as rescaled
 
     global _compiled
     if _compiled is None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
-from metastable.ensemble import simulate_many
+from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
-from metastable.integrate import simulate
 from metastable.observables import cluster_labels, sizes_of
+from metastable.solve.ensemble import simulate_many
+from metastable.solve.simulate import simulate
 from metastable.theory.two_clusters import two_cluster_time
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory

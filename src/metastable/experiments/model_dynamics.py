@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
-from metastable.ensemble import simulate_many
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights, from_eigenvalues
 from metastable.errors import InputError
 from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count
+from metastable.solve.ensemble import simulate_many
 from metastable.theory.verdicts import Verdict, judge_share
 from metastable.trajectory import Trajectory
-from metastable.weights import Weights, from_eigenvalues
 
 SOURCE = "first paper, sec. 4.2.4 and Fig. 7"
 CLAIM = "Tokens moved by a head's leading eigenvalues reach a metastable state"

@@ -224,7 +224,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 
 def _left(data: Data) -> Any:
-    from metastable.models.pictures import TOKENS_SHOWN, plain_word
+    from metastable.models.study_figures import TOKENS_SHOWN, plain_word
     from metastable.plots import heatmap
     from metastable.plots.style import new_figure, paper
 

@@ -145,7 +145,7 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
 def draw(params: Params, data: Data) -> dict[str, Any]:
     if model_parts.SKIPPED in data:
         return {}
-    from metastable.models.pictures import CAUTION, some_layers
+    from metastable.models.study_figures import CAUTION, some_layers
     from metastable.plots import histograms, series
     from metastable.plots.style import footnote, paper
 

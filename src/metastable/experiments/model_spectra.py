@@ -121,7 +121,7 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
 def draw(params: Params, data: Data) -> dict[str, Any]:
     if model_parts.SKIPPED in data:
         return {}
-    from metastable.models.pictures import some_layers
+    from metastable.models.study_figures import some_layers
     from metastable.plots import eigenvalues
 
     figures: dict[str, Any] = {}

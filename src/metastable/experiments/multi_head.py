@@ -34,8 +34,8 @@ class Params:
 
 def instance(params: Params, heads: int, seed: int) -> tuple[Any, np.ndarray]:
     """Dynamics with that many heads, and tokens; the tokens of a seed are the same for every number of heads."""
-    from metastable.dynamics import Dynamics
-    from metastable.weights import Weights
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
 
     rng = np.random.default_rng([seed, 1])
     scores = [parts.random_score(params.d, rng) for _ in range(heads)]
@@ -60,8 +60,8 @@ def run(params: Params, work: Work) -> Data:
 
 def _measured(params: Params, chosen: list[tuple[Any, np.ndarray]], show: bool) -> Data:
     """Clusters, growth of the hull, distance from rest and spread of attention for every instance."""
-    from metastable.ensemble import simulate_many
     from metastable.observables import cluster_count, hull_growth
+    from metastable.solve.ensemble import simulate_many
 
     spare = params.chunk - len(chosen)
     members, tokens = [m for m, _ in chosen], np.stack([x for _, x in chosen] + [chosen[-1][1]] * spare)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
+from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
-from metastable.integrate import simulate
 from metastable.observables import cluster_count, order_parameter
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, exact_interval, judge_share
 
 SOURCE = "second paper, related work"

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.weights import paranormal
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.leading import paranormal_splitting
 from metastable.theory.theorems import THEOREMS, Triple
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
-from metastable.weights import paranormal
 
 CLAIM = THEOREMS[3]
 SOURCE = "second paper, Theorem 5.1"

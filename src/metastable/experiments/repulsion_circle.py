@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
-from metastable.integrate import simulate
 from metastable.observables import cluster_labels, count_of, order_parameter
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
-from metastable.weights import Weights
 
 LINK = 0.05  # radians: about a printed dot
 READINGS: dict[str, np.ndarray] = {"V = -I": -np.eye(2), "V = diag(1, -1)": np.diag([1.0, -1.0])}

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from metastable.compute import jax
-from metastable.dynamics import Dynamics
+from metastable.backend import jax
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights, from_eigenvalues
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
-from metastable.integrate import simulate
 from metastable.observables import cluster_labels, sizes_of
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
-from metastable.weights import Weights, from_eigenvalues
 
 LINK = 0.05  # radians: about a printed dot
 READINGS: dict[str, np.ndarray] = {

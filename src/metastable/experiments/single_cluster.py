@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
-from metastable.ensemble import simulate_many
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count
+from metastable.solve.ensemble import simulate_many
 from metastable.theory.two_clusters import causal_second_token_time
 from metastable.theory.verdicts import Verdict, exact_interval, judge_share
 from metastable.trajectory import Trajectory
-from metastable.weights import Weights
 
 DOT = 0.05  # radians: a printed dot is about 1/40 of the sphere's diameter, so closer tokens look like one
 NEAR = 0.1  # radians; see `_limit`: any angle below pi/2 proves convergence

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from metastable.compute import jax, jnp
-from metastable.dynamics import Dynamics
-from metastable.ensemble import simulate_many
+from metastable.backend import jax, jnp
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import sink_baseline, sink_mass
+from metastable.solve.ensemble import simulate_many
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
-from metastable.weights import Weights
 
 VALUES = ("V = I", "V random", "V = -I")
 SOURCE = "first paper, sec. 5"

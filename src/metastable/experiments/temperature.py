@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
+from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
-from metastable.integrate import simulate
 from metastable.observables import cluster_labels, sizes_of
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
 
 LINK = 0.05  # radians: about a printed dot, below the spacing of metastable clusters, beta^{-1/2}

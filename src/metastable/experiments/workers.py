@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.experiments.running import Record, read, run_into
-from metastable.record.files import remove, write_whole
+from metastable.experiments.run_one import Record, read, run_into
+from metastable.store.files import remove, write_whole
 
 _TRIES = 2  # of an experiment whose worker dies
 

@@ -49,7 +49,7 @@ def hunt(
         raise InputError(f"A hunt needs at least one instance, not {instances}.")
     if minutes is not None and not minutes > 0.0:
         raise InputError(f"A hunt needs a positive number of minutes, not {minutes:g}.")
-    from metastable.hunt.report import make_report
+    from metastable.hunt.hunt_page import make_report
     from metastable.hunt.rounds import run_rounds
 
     folder = Path(out)
@@ -62,7 +62,7 @@ def replay(file: str | Path) -> tuple[Any, dict[str, Any]]:
     from metastable.hunt.claims import CLAIMS
     from metastable.hunt.instances import facts, read
     from metastable.hunt.verifying import verify
-    from metastable.record.files import read_json
+    from metastable.store.files import read_json
 
     path = Path(file)
     batch = read(path)

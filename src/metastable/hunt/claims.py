@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.compute import jax, jnp
+from metastable.backend import jax, jnp
 from metastable.hunt.instances import Batch
 from metastable.hunt.separation import separation, settling
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.compute import jax, jnp
+from metastable.backend import jax, jnp
 from metastable.hunt.claims import Claim
 from metastable.hunt.instances import CLIMBED, Batch, constrained, joined
 from metastable.hunt.rules import Rules

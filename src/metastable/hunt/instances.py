@@ -228,7 +228,7 @@ def write(path: Path, batch: Batch, i: int) -> None:
     """One instance as npz: Q, K, V (h, d, d) and tokens (n, d) for anybody, and the numbers it was made from."""
     import io
 
-    from metastable.record.files import write_whole
+    from metastable.store.files import write_whole
 
     one = batch.take([i])
     h, d = one.G.shape[1], one.a.shape[1]

@@ -20,7 +20,7 @@ from metastable.hunt.instances import RANDOM, Batch, draw, good_triple, joined
 from metastable.hunt.rules import Rules
 from metastable.hunt.screening import screen
 from metastable.hunt.verifying import OUTCOMES, Checked, verify
-from metastable.record.files import locked, read_json, spoken, write_json
+from metastable.store.files import locked, read_json, spoken, write_json
 
 HORIZON = 40.0
 CLIMBS = 10  # steps uphill in a round

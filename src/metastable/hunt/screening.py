@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metastable.dynamics import Dynamics
-from metastable.ensemble import simulate_many
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.hunt.claims import Claim
 from metastable.hunt.instances import Batch
 from metastable.hunt.separation import NOTHING, separations
-from metastable.weights import Weights
+from metastable.solve.ensemble import simulate_many
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # of the horizon, at which a run is looked at
 _FAR = 1e100  # so that squares of coordinates stay finite

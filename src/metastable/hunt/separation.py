@@ -16,7 +16,7 @@ is about t*, whatever the rate: a slow direction does not raise it. For tokens t
 
 from typing import Any
 
-from metastable.compute import jax, jnp
+from metastable.backend import jax, jnp
 
 Array = Any
 NOTHING = 1e-10  # separations below are rounding

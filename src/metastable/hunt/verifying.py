@@ -36,7 +36,7 @@ from metastable.hunt.claims import Claim
 from metastable.hunt.instances import Batch, exception, shaken
 from metastable.hunt.rules import Rules
 from metastable.hunt.screening import SHARES, Screened, dynamics, judged, screen
-from metastable.integrate import simulate
+from metastable.solve.simulate import simulate
 
 RESOLUTION = 1e-2
 SHAKE = 0.01

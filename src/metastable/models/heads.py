@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from metastable import masks
+from metastable.equation import masks
 from metastable.models.agreement import adjusted_rand, silhouette
-from metastable.models.model import Model
-from metastable.models.similarity import ratio
+from metastable.models.layer_similarity import ratio
+from metastable.models.pretrained import Model
 from metastable.models.stream import Progress, Text
 
 FOLDS = 8

@@ -13,12 +13,12 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.agreement import adjusted_rand, wasserstein
+from metastable.models.layer_similarity import cluster_labels
 from metastable.models.load import load
-from metastable.models.model import Model
 from metastable.models.precision import doubled
+from metastable.models.pretrained import Model
 from metastable.models.probe import trajectory
 from metastable.models.rungs import RUNGS, final_norm, rung
-from metastable.models.similarity import cluster_labels
 
 if TYPE_CHECKING:
     from metastable.trajectory import Trajectory
@@ -106,7 +106,7 @@ def ladder(
 
 
 def _climb(model: Model, real: "Trajectory", number: int, depth: int, head: int) -> "Trajectory":
-    from metastable.integrate import simulate
+    from metastable.solve.simulate import simulate
 
     n, start = real.x.shape[1], _start(real.x[0], number)
     if model.shared:
@@ -122,7 +122,7 @@ def _climb(model: Model, real: "Trajectory", number: int, depth: int, head: int)
 
 def _layer_by_layer(model: Model, number: int, start: np.ndarray, depth: int, head: int) -> "Trajectory":
     """A rung of a model whose layers differ, with one layer's weights in memory; every layer is the same program."""
-    from metastable.integrate import simulate
+    from metastable.solve.simulate import simulate
     from metastable.trajectory import Trajectory
 
     x = [start]
@@ -138,7 +138,7 @@ def _start(x: np.ndarray, number: int) -> np.ndarray:
 
 def _step_error(model: Model, run: "Trajectory", number: int) -> np.ndarray:
     """How far the layers of a sphere rung are from its own ODE; nan where there is no such comparison."""
-    from metastable.integrate import simulate
+    from metastable.solve.simulate import simulate
 
     if number >= 3 or not model.shared or run.dynamics is None:
         return np.full(len(run), np.nan)

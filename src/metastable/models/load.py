@@ -14,7 +14,7 @@ from typing import Any
 
 from metastable.errors import InputError, unknown
 from metastable.models import tokens, zoo
-from metastable.models.model import Model
+from metastable.models.pretrained import Model
 from metastable.models.tokens import Tokenizer
 
 _LIBRARY = "Pretrained models need more packages; install them with: pip install 'metastable[models]'."

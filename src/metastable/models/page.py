@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from metastable.models import findings
-from metastable.models.pictures import LADDER_WORDS
-from metastable.models.similarity import CAUTION
+from metastable.models import conclusions as findings
+from metastable.models.layer_similarity import CAUTION
 from metastable.models.study import Settings, Study
+from metastable.models.study_figures import LADDER_WORDS
 from metastable.report.sections import Media, escaped
 
 _POLICY = "default-src 'none'; img-src data: 'self'; style-src 'unsafe-inline'"
@@ -202,7 +202,7 @@ def _ladder(study: Study, media: Media) -> str:
 
 
 def _making(study: Study) -> str:
-    from metastable.record.files import read_json
+    from metastable.store.files import read_json
 
     versions = read_json(study.folder / "provenance.json")["versions"]
     used = ", ".join(f"{name} {number}" for name, number in versions.items())

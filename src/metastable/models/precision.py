@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from metastable.models.model import Model
+from metastable.models.pretrained import Model
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metastable.errors import InputError, unknown
+from metastable.models.first_token import Sinks
 from metastable.models.heads import Heads
+from metastable.models.layer_similarity import Similarity
 from metastable.models.load import load
-from metastable.models.model import Model
-from metastable.models.similarity import Similarity
-from metastable.models.sinks import Sinks
+from metastable.models.pretrained import Model
 from metastable.models.stream import Progress, stream
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Probe:
     """What was measured: one dataset per measure, None for those not asked for.
 
     ``similarity``, ``heads`` and ``sinks`` are ``xarray.Dataset`` objects with the axis "layer"; see the ``result``
-    methods of ``metastable.models.similarity.Similarity``, ``heads.Heads`` and ``sinks.Sinks`` for their variables.
+    methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and ``sinks.Sinks`` for their variables.
     The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
     ``observe`` are those of ``trajectory``, which is computed when first used.
     """

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metastable.blocks import MLP, Block, LayerNorm, RMSNorm
-from metastable.dynamics import Dynamics
+from metastable.equation.blocks import MLP, Block, LayerNorm, RMSNorm
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.scores import Relative, Rotary
+from metastable.equation.weights import Stack, Weights
 from metastable.errors import InputError
-from metastable.models.model import Model
+from metastable.models.pretrained import Model
 from metastable.models.spectra import squared_length
-from metastable.scores import Relative, Rotary
-from metastable.weights import Stack, Weights
 
 if TYPE_CHECKING:
     from metastable.models.families import BlockWeights, Norm
@@ -116,7 +116,7 @@ def _norm(norms: Sequence["Norm"]) -> LayerNorm | RMSNorm:
 
 def final_norm(model: Model) -> LayerNorm | RMSNorm | None:
     """The norm that the model applies to its last state, or None."""
-    from metastable.models.families.parts import layer_norm, rms_norm
+    from metastable.models.families.shared import layer_norm, rms_norm
 
     module = model.family.final_norm(model.stack)
     if module is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.load import load
-from metastable.models.model import Model
+from metastable.models.pretrained import Model
 
 if TYPE_CHECKING:
     from metastable.models.families import BlockWeights, Norm
@@ -190,7 +190,7 @@ def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> Any:
 
 def squared_length(model: Model, layer: int) -> float:
     """Mean squared length of the tokens that enter attention, for unit variance before the norm's gain and bias."""
-    from metastable.models.families.parts import layer_norm
+    from metastable.models.families.shared import layer_norm
 
     block = model.block(layer)
     if block.order == "pre":
@@ -274,7 +274,7 @@ def value_matrix(name: str | Path | Model, head: int, layer: int = 0, top: int |
     >>> value_matrix("reactions-albert", head=4, top=3).shape  # doctest: +SKIP
     (3, 3)
     """
-    from metastable.weights import from_eigenvalues
+    from metastable.equation.weights import from_eigenvalues
 
     model = name if isinstance(name, Model) else load(name)
     block = model.block(layer)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.models.model import Model
+from metastable.models.pretrained import Model
 from metastable.models.tokens import as_ids
 
 Progress = Callable[[int, int | None], None]

@@ -25,10 +25,10 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.load import load
-from metastable.models.model import Model
+from metastable.models.pretrained import Model
 from metastable.models.texts import default_corpus, texts
-from metastable.record.files import PART, locked, read_json, remove, spoken, sync, write_json
-from metastable.record.folder import FORMAT, PROVENANCE, damaged, reason
+from metastable.store.files import PART, locked, read_json, remove, spoken, sync, write_json
+from metastable.store.folder import FORMAT, PROVENANCE, damaged, reason
 
 STATE = "state.npz"
 STEPS = ("probe", "spectra", "ladder")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from metastable.compute import cache_home
+from metastable.backend import cache_home
 from metastable.errors import InputError, unknown
 from metastable.models import archives
 

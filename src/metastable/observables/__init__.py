@@ -4,7 +4,7 @@ Tokens are x (..., n, d), attention is P (..., n, n) with heads among the leadin
 `OBSERVABLES` names what `Trajectory.observe` can measure.
 """
 
-from metastable.observables.attention import boolean_distance, effective_rank, rank
+from metastable.observables.attention_rank import boolean_distance, effective_rank, rank
 from metastable.observables.clusters import cluster_count, cluster_labels, cluster_sizes, count_of, sizes_of
 from metastable.observables.energy import (
     dissipation,
@@ -21,12 +21,6 @@ from metastable.observables.hull import (
     hull_vertices,
     hull_volume,
 )
-from metastable.observables.hyperplanes import (
-    distinct_values,
-    hyperplane_counts,
-    left_eigenvectors,
-    projections,
-)
 from metastable.observables.leaders import (
     followers,
     is_leader,
@@ -35,8 +29,14 @@ from metastable.observables.leaders import (
     strong_renyi_centers,
 )
 from metastable.observables.order import order_parameter
-from metastable.observables.similarity import similarity_histogram, similarity_mean, similarity_share
-from metastable.observables.sinks import sink_baseline, sink_mass
+from metastable.observables.projections import (
+    distinct_values,
+    hyperplane_counts,
+    left_eigenvectors,
+    projections,
+)
+from metastable.observables.similarities import similarity_histogram, similarity_mean, similarity_share
+from metastable.observables.sink_mass import sink_baseline, sink_mass
 from metastable.observables.table import OBSERVABLES, Observable, observe
 from metastable.observables.tracking import Event, Plateau, Tracks, plateaus, track
 

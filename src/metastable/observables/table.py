@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from metastable.errors import InputError, unknown
-from metastable.observables import of_run
+from metastable.observables import from_trajectory as of_run
 
 if TYPE_CHECKING:
     import xarray

@@ -3,18 +3,18 @@
 `PLOTS` names the pictures of a run that `Trajectory.plot` and the command line can draw.
 """
 
-from metastable.plots.attention import attention_maps, heatmap
+from metastable.plots.attention_maps import attention_maps, heatmap
 from metastable.plots.clouds import attention_clouds
 from metastable.plots.colours import identity_colours
-from metastable.plots.files import save_figure
+from metastable.plots.draw import PLOTS, Plot, plot
+from metastable.plots.eigenvalues import eigenvalues
+from metastable.plots.figure_files import save_figure
 from metastable.plots.film import animate
-from metastable.plots.front import PLOTS, Plot, plot
 from metastable.plots.histograms import histograms
 from metastable.plots.phase import phase_diagram
-from metastable.plots.polytope import hull_edges, polytope
+from metastable.plots.polytopes import hull_edges, polytope
 from metastable.plots.series import projections, series
 from metastable.plots.snapshots import snapshots
-from metastable.plots.spectrum import eigenvalues
 from metastable.plots.style import PALETTE, paper
 from metastable.plots.trajectories import trajectories
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
 from metastable.plots.colours import paler, token_colours
-from metastable.plots.files import whole_file
+from metastable.plots.figure_files import whole_file
 from metastable.plots.frames import Scene, shoot
 from metastable.plots.motion import clock_times, read_motion
 from metastable.plots.paint import NV12, RGB, Pixels

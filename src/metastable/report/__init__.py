@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.experiments.running import Record, command, read
+from metastable.experiments.run_one import Record, command, read
 from metastable.report.sections import Media, anchor, broken, chip, escaped, measured, section
 from metastable.theory.verdicts import Verdict
 

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.theory.findings import Finding, decide, joined
 from metastable.theory.leading import leading, paranormal_splitting, simple_leading_eigenvalue
+from metastable.theory.residuals import Finding, decide, joined
 from metastable.theory.spectrum import EPS, imaginary_axis, spectrum, square, widest
 
 Array = Any

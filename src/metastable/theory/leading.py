@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.theory.findings import Finding, decide
+from metastable.theory.residuals import Finding, decide
 from metastable.theory.spectrum import (
     EPS,
     Spectrum,

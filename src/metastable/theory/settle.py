@@ -85,9 +85,9 @@ def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Any, 
 
     The run's own warning about rounding is left out here: it becomes part of the verdict.
     """
-    from metastable.dynamics import Dynamics
-    from metastable.integrate import collect, prepare, run_pieces
-    from metastable.weights import Weights
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
+    from metastable.solve.simulate import collect, prepare, run_pieces
 
     dynamics = Dynamics(Weights(triple.Q, triple.K, triple.V), geometry="rescaled")
     plan, x = prepare(dynamics, triple.tokens, t=horizon, method="tsit5", save=horizon * _SAVES)
@@ -170,9 +170,9 @@ def collapse(triple: Triple, t: float | None) -> tuple[Outcome, float]:
 
 
 def _unscaled_run(triple: Triple, horizon: float) -> np.ndarray:
-    from metastable.dynamics import Dynamics
-    from metastable.integrate import simulate
-    from metastable.weights import Weights
+    from metastable.equation.dynamics import Dynamics
+    from metastable.equation.weights import Weights
+    from metastable.solve.simulate import simulate
 
     dynamics = Dynamics(Weights(triple.Q, triple.K, triple.V), geometry="euclidean")
     run = simulate(dynamics, triple.tokens, t=horizon, method="tsit5", save=[0.0, horizon / 2.0, horizon], rtol=1e-8)

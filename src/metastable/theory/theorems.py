@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from metastable.theory import hypotheses, limits
-from metastable.theory.findings import Finding
 from metastable.theory.leading import leading, paranormal_splitting
+from metastable.theory.residuals import Finding
 from metastable.theory.spectrum import EPS, growing, spectrum, split
 from metastable.theory.verdicts import Kind
 

@@ -1,7 +1,7 @@
 """One file per family of models, and the table that finds it by the model's own type."""
 
 from metastable.models.families import albert, bert, gpt2, llama, t5
-from metastable.models.families.parts import BlockWeights, Family, FeedForward, Norm, Positions
+from metastable.models.families.shared import BlockWeights, Family, FeedForward, Norm, Positions
 
 FAMILIES: dict[str, Family] = {
     "albert": albert.FAMILY,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from metastable.models.families.parts import (
+from metastable.models.families.shared import (
     BlockWeights,
     Family,
     FeedForward,

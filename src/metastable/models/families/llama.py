@@ -6,7 +6,7 @@ import numpy as np
 from torch import nn
 
 from metastable.errors import InputError
-from metastable.models.families.parts import (
+from metastable.models.families.shared import (
     BlockWeights,
     Family,
     FeedForward,

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from metastable.models.families.parts import (
+from metastable.models.families.shared import (
     BlockWeights,
     Family,
     FeedForward,

@@ -1,0 +1,92 @@
+"""metastable list."""
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from metastable.cli.flags import JSON
+from metastable.cli.output import answer
+from metastable.errors import unknown
+
+# kind -> (module, table, what the names are for). Add a kind: a line here.
+KINDS: dict[str, tuple[str, str, str]] = {
+    "geometries": ("geometry", "GEOMETRIES", "--geometry"),
+    "normalisations": ("normalise", "NORMALISATIONS", "--normalise"),
+    "masks": ("masks", "MASKS", "--mask, and window(8), window(8, causal)"),
+    "scores": ("scores", "SCORES", "--score"),
+    "methods": ("integrate", "METHODS", "--method"),
+    "families": ("weights", "FAMILIES", "--Q, --K, --V"),
+    "clouds": ("config.job", "CLOUDS", "--initial"),
+    "observables": ("observables", "OBSERVABLES", "run.observe(NAME), and plot --kind series --observable NAME"),
+    "plots": ("plots", "PLOTS", "plot --kind"),
+    "experiments": ("experiments", "EXPERIMENTS", "reproduce NAME"),
+    "models": ("models.zoo", "MODELS", "model NAME; any folder or hub name besides"),
+}
+PARTS = ("geometries", "normalisations", "masks", "scores", "methods")
+
+
+def listing(
+    kind: Annotated[str | None, Parameter(help="parts, or one of the kinds; all without it")] = None,
+    /,
+    *,
+    json: JSON = False,
+) -> int:
+    """Name what there is: parts, families, methods, observables, plots.
+
+    Parameters
+    ----------
+    json
+        print one JSON object and nothing else
+    """
+    if kind is not None and kind != "parts" and kind not in KINDS:
+        raise unknown("kind of list", kind, ["parts", *KINDS])
+    chosen = PARTS if kind == "parts" else tuple(KINDS) if kind is None else (kind,)
+    found = {name: _entries(name) for name in chosen}
+    lines: list[str] = []
+    for name, entries in found.items():
+        lines += [f"{name} ({KINDS[name][2]})"]
+        lines += [f"  {entry:<24} {does}".rstrip() for entry, does in entries.items()] + [""]
+    answer(json, found, lines[:-1])
+    return 0
+
+
+def _entries(kind: str) -> dict[str, str]:
+    """Names and what they are, from the table's own words."""
+    home, table, _ = KINDS[kind]
+    entries: Mapping[str, Any] = getattr(import_module(f"metastable.{home}"), table)
+    return {name: _words(kind, name, entry) for name, entry in entries.items()}
+
+
+_OWN_WORDS = {  # entries that are tuples of functions, or none at all, and cannot speak for themselves
+    ("geometries", "euclidean"): "x in R^d",
+    ("geometries", "rescaled"): "z = e^{-tV} x in R^d",
+    ("geometries", "sphere"): "x on the unit sphere",
+    ("masks", "full"): "Every token sees every token.",
+    ("families", "identity"): "The identity.",
+}
+
+
+def _words(kind: str, name: str, entry: Any) -> str:
+    if (kind, name) in _OWN_WORDS:
+        return _OWN_WORDS[kind, name]
+    if kind == "experiments":
+        return _title(name)
+    if isinstance(entry, str):
+        return entry
+    for attribute in ("measures", "shows", "about"):
+        if isinstance(getattr(entry, attribute, None), str):
+            return str(getattr(entry, attribute))
+    text = inspect.getdoc(getattr(entry, "function", entry)) or ""
+    return text.partition("\n\n")[0].replace("\n", " ").replace("``", "")
+
+
+def _title(name: str) -> str:
+    from metastable.experiments import experiment
+
+    try:
+        return str(experiment(name).title)
+    except ImportError:
+        return "needs the extra 'models'"

@@ -1,0 +1,133 @@
+"""metastable model."""
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from metastable.cli import Interrupted
+from metastable.cli.flags import JSON
+from metastable.cli.output import answer, notes
+
+if TYPE_CHECKING:
+    from metastable.models.study import Settings, Study
+
+Number = Annotated[int, Parameter(metavar="N")]
+Words = Annotated[str | None, Parameter(metavar="NAME", show_default=False)]
+
+
+def model(
+    name: Annotated[str, Parameter(help="A zoo name, a folder, a .gguf file, or a name on a model hub.")],
+    /,
+    *,
+    layers: Annotated[int | None, Parameter(metavar="N", show_default=False)] = None,
+    texts: Words = None,
+    limit: Number = 100,
+    special: bool = True,
+    head: Number = 0,
+    part: Annotated[str, Parameter(metavar="HALF")] = "encoder",
+    longest: Number = 1024,
+    out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
+    json: JSON = False,
+) -> int:
+    """Measure a pretrained model: similarity, heads, sinks, spectra and the ladder; leave a record and a report.
+
+    Zoo models need no hub: reactions-albert (3 MB), minilm, smollm2, title-t5. Run the same again after an
+    interruption: what is finished is kept.
+
+    Parameters
+    ----------
+    layers
+        how deep to run; more than the model has only if its layers share one block (ALBERT)
+    texts
+        a file, a folder, - for standard input, a corpus (english, reactions), or the name of a data set
+    limit
+        at most this many texts
+    special
+        count special tokens such as [CLS] in similarities and head correlations
+    head
+        the head of the ladder's first rung, from 0
+    part
+        which half of a T5: encoder or decoder
+    longest
+        cut texts to this many tokens
+    out
+        folder of the record and of report.html; model-NAME without it
+    json
+        print one JSON object and nothing else
+    """
+    from metastable.models.study import Settings
+
+    settings = Settings(name, layers, texts, limit, special, head, part, longest)
+    folder = out if out is not None else Path(f"model-{_slug(name)}")
+    with notes() as said:
+        made, how = _made(settings, folder)
+    facts, lines = _summary(made, how)
+    answer(json, facts | {"notes": [*made.notes, *said]}, lines)
+    return 0
+
+
+def _made(settings: "Settings", folder: Path) -> tuple["Study", str]:
+    """The study, and whether it was made, resumed, or there already."""
+    from metastable.models.run_study import run
+
+    try:
+        with _progress() as told:
+            return run(settings, folder, told)
+    except KeyboardInterrupt:
+        left = f"Interrupted; what is finished is kept in {str(folder)!r}"
+        raise Interrupted(f"{left}: run the same command again to go on from there.") from None
+
+
+def _summary(made: "Study", how: str) -> tuple[dict[str, Any], list[str]]:
+    from metastable.models.conclusions import key_numbers, sentences, timing
+
+    page = made.folder / "report.html"
+    facts = {"record": str(made.folder), "report": str(page), "how": how, "model": made.model}
+    facts |= {key: made.about["probe"][key] for key in ("texts", "tokens", "layers", "source", "seconds")}
+    lines = [f"- {sentence}" for sentence in sentences(made)]
+    lines += [f"Note: {note}" for note in made.notes]
+    if how == "already complete":
+        lines.insert(0, f"The record in {made.folder} is already complete: nothing was computed or changed.")
+    lines.append(timing(made))
+    return facts | {"found": key_numbers(made)}, [*lines, f"Record: {made.folder}", f"Report: {page}"]
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", Path(name).name if Path(name).exists() else name).strip("-.") or "study"
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, float, str], None]]:
+    """A bar on a terminal, a line per step and one every ten seconds elsewhere; all on stderr."""
+    if not sys.stderr.isatty():
+        yield _line()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=1.0, words="")
+
+        def show(step: str, share: float, words: str) -> None:
+            bar.update(task, description=step, completed=share, words=words)
+
+        yield show
+
+
+def _line() -> Callable[[str, float, str], None]:
+    last, before = 0.0, ""
+
+    def line(step: str, share: float, words: str) -> None:
+        nonlocal last, before
+        if step != before or time.monotonic() - last >= 10.0:
+            print(f"{step}: {words}", file=sys.stderr, flush=True)
+            last, before = time.monotonic(), step
+
+    return line

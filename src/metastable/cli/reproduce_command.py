@@ -1,0 +1,158 @@
+"""metastable reproduce."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from metastable.cli import Interrupted
+from metastable.cli.flags import JSON
+from metastable.cli.output import answer
+from metastable.errors import InputError
+
+if TYPE_CHECKING:
+    from metastable.experiments.reproducing import Reproduction
+
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+Number = Annotated[int | None, Parameter(metavar="N", show_default=False)]
+
+
+def reproduce(
+    *names: Annotated[str, Parameter(help="Experiments by name (metastable list experiments); all without any.")],
+    quick: Switch = False,
+    full: Switch = False,
+    seeds: Number = None,
+    seed: Number = None,
+    model: Annotated[str | None, Parameter(metavar="NAME", show_default=False)] = None,
+    jobs: Number = None,
+    out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
+    json: JSON = False,
+) -> int:
+    """Run the papers' experiments, judge every claim by measurement, and leave one gallery.
+
+    Exit code 1 if a theorem fails or an experiment crashes. Run the same again after an interruption: what is finished
+    is kept.
+
+    Parameters
+    ----------
+    quick
+        a first look: all experiments in a minute or two
+    full
+        thousands of random instances
+    seeds
+        how many random instances, instead of the preset's
+    seed
+        the first instance's seed: --seeds 1 --seed 17 replays instance 17
+    model
+        another pretrained model for Figs 1, 2, 7 and 10: a zoo name, a folder, a .gguf file or a name on a model hub
+    jobs
+        worker processes [the number of cores]
+    out
+        where to [reproduction, reproduction-quick or reproduction-full]
+    json
+        print one JSON object and nothing else
+    """
+    if quick and full:
+        raise InputError("--quick and --full exclude each other; give one of them, or none for the papers' settings.")
+    preset = "quick" if quick else "full" if full else "default"
+    folder = out or Path("reproduction" if preset == "default" else f"reproduction-{preset}")
+    from metastable.experiments.reproducing import HOMES, choose, reproduce
+
+    try:
+        with _progress(len(choose(names, HOMES))) as watch:
+            made = reproduce(
+                names,
+                preset=preset,
+                seeds=seeds,
+                seed=seed,
+                model=model,
+                jobs=jobs,
+                out=folder,
+                watch=watch,
+                homes=HOMES,
+            )
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Interrupted; what was finished is in {str(folder)!r}: run the same command again to go on from there."
+        ) from None
+    answer(json, _facts(made), _lines(made))
+    return int(made.failed)
+
+
+def _facts(made: "Reproduction") -> dict[str, Any]:
+    found = []
+    for result in made.results:
+        record = result.record
+        verdicts = [] if record is None else [v.to_dict() for v in record.verdicts]
+        seconds = None if record is None else record.seconds
+        status = "error" if record is None else "done"
+        facts = {"name": result.name, "status": status, "error": result.error or None, "reused": result.reused}
+        found.append(facts | {"seconds": seconds, "verdicts": verdicts})
+    for name, why in made.skipped.items():
+        found.append(
+            {"name": name, "status": "skipped", "error": why, "reused": False, "seconds": None, "verdicts": []}
+        )
+    page = str(made.folder / "gallery.html")
+    return {"out": str(made.folder), "gallery": page, "failed": made.failed, "experiments": found}
+
+
+def _lines(made: "Reproduction") -> list[str]:
+    verdicts = [v for r in made.results if r.record is not None for v in r.record.verdicts]
+    lines = []
+    for result in made.results:
+        lines += [f"{result.name}"] if result.record else [f"{result.name}: error: {result.error}"]
+        for v in result.record.verdicts if result.record else ():
+            lines.append(f"  {v.status:<9} {v.claim}: {v.reading()}, {v.eligible} instances")
+    lines += [f"{name}: skipped: {why}" for name, why in made.skipped.items()]
+    counts = [f"{sum(v.status == word for v in verdicts)} {word}" for word in ("holds", "fails", "undecided")]
+    broken = sum(r.record is None for r in made.results)
+    tail = f"; {broken} experiments ended in an error" if broken else ""
+    theorems = sum(v.status == "fails" and v.kind == "theorem" for v in verdicts)
+    lines += ["", f"{len(verdicts)} verdicts: {', '.join(counts)} ({theorems} of the failing are theorems){tail}."]
+    return [*lines, f"Gallery: {made.folder / 'gallery.html'}"]
+
+
+@contextmanager
+def _progress(count: int) -> Iterator[Callable[[str, str, float, str], None]]:
+    """One bar per running experiment on a terminal, one line per finished one elsewhere; all on stderr."""
+    ended = 0
+
+    def line(name: str, event: str, share: float, words: str) -> None:
+        nonlocal ended
+        if event == "end":
+            ended += 1
+            print(f"[{ended:>2}/{count}] {name}: {words}", file=sys.stderr, flush=True)
+
+    if not sys.stderr.isatty():
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<26}"),
+        BarColumn(),
+        TextColumn("{task.fields[words]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        total = bars.add_task("experiments", total=count, words="")
+        running: dict[str, TaskID] = {}
+
+        def show(name: str, event: str, share: float, words: str) -> None:
+            if event == "end":
+                if name in running:
+                    bars.remove_task(running.pop(name))
+                bars.advance(total)
+                bars.console.print(
+                    f"[{bars.tasks[0].completed:.0f}/{count}] {name}: {words}", markup=False, highlight=False
+                )
+                return
+            if name not in running:
+                running[name] = bars.add_task(name, total=1.0, words=words)
+            bars.update(running[name], completed=share, words=words)
+
+        yield show

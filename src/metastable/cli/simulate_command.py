@@ -1,0 +1,171 @@
+"""metastable simulate."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from metastable.cli import Interrupted, drawing
+from metastable.cli.flags import JSON, flagged
+from metastable.cli.output import answer, notes, progress
+from metastable.config.settings import Animate, Plot, Simulate, checked
+from metastable.config.toml_files import Tables, read
+from metastable.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from metastable.config import Job
+    from metastable.trajectory import Trajectory
+
+FIGURE, FILM = "figure.png", "film.mp4"
+
+
+@flagged(Simulate)
+def simulate(
+    config: Annotated[Path | None, Parameter(help="A TOML file with a [simulate] table; flags override it.")] = None,
+    /,
+    *,
+    no_pictures: Annotated[bool, Parameter(negative="", show_default=False, group="Output")] = False,
+    json: JSON = False,
+    flags: dict[str, Any],
+) -> int:
+    """Run tokens through the dynamics; leave a record and pictures.
+
+    Without settings: 64 tokens on the sphere S^2, causal attention, beta = 9, V the identity, to t = 15.
+
+    Parameters
+    ----------
+    no_pictures
+        leave the record without figure.png and film.mp4
+    json
+        print one JSON object and nothing else
+    """
+    tables = read(config)
+    settings = checked(Simulate, tables.merged("simulate", flags))
+    looks = checked(Plot, tables.merged("plot", {})), checked(Animate, _film_table(tables))
+    if not no_pictures:
+        _check_kind(looks[0].kind)  # before the run, not after
+    with notes() as said:
+        job = _built(settings, tables)
+        folder = Path(settings.out) if settings.out is not None else job.folder
+        run, how = _run(job, folder)
+        pictures = [] if no_pictures or len(run) == 0 else _pictures(run, folder, *looks, said)
+    facts, lines = _summary(run, folder, how, pictures)
+    answer(json, facts | {"notes": said}, [*lines, *(f"Note: {sentence}" for sentence in said)])
+    return 0
+
+
+def _built(settings: Simulate, tables: Tables) -> "Job":
+    from metastable.config.job import build
+
+    return build(settings, tables.name)
+
+
+def _film_table(tables: Tables) -> dict[str, Any]:
+    """The film looks like the figure where [animate] does not say otherwise."""
+    told = tables.merged("plot", {})
+    shared = {name: value for name, value in told.items() if name in ("color", "first", "view", "run")}
+    return {**shared, **tables.merged("animate", {})}
+
+
+def _check_kind(kind: str) -> None:
+    known = drawing.plots().PLOTS
+    if kind not in known:
+        raise unknown("kind of picture", kind, known)
+
+
+def _run(job: "Job", folder: Path) -> tuple["Trajectory", str]:
+    """The run, and whether it was made, resumed, or there already."""
+    from metastable import store as record
+
+    before = record.standing(folder)
+    how = {"free": "made", "unfinished": "resumed", "finished": "already complete"}[before]
+    reached = 0.0
+    try:
+        with progress("simulating", job.plan.t) as report:
+
+            def watch(time: float) -> None:
+                nonlocal reached
+                reached = time
+                report(time)
+
+            return record.run(job.plan, job.x, folder, job.until, job.recipe, watch), how
+    except KeyboardInterrupt:
+        where = f"Interrupted at t = {reached:g}; the record in {str(folder)!r} is unfinished"
+        raise Interrupted(f"{where}: run the same command again to go on from there.") from None
+
+
+def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, said: list[str]) -> list[Path]:
+    """A figure and a film beside the record, unless they are there; a picture that fails does not fail the run."""
+    plots, made = drawing.plots(), []
+    try:
+        if not (folder / FIGURE).exists():
+            usual = _colour(run) if "color" in plots.PLOTS[look.kind].options else {}
+            figure = plots.plot(run, **usual | look.model_dump(exclude_none=True))
+            made.append(plots.save_figure(figure, folder / FIGURE))
+        if len(run) > 1 and not (folder / FILM).exists():
+            made.append(plots.animate(run, folder / FILM, **_colour(run) | film.model_dump(exclude_none=True)))
+    except KeyboardInterrupt:
+        raise Interrupted(f"Interrupted while drawing; the record in {str(folder)!r} is complete.") from None
+    except InputError as error:
+        said.append(f"A picture could not be drawn: {error}")
+    return made
+
+
+def _colour(run: "Trajectory") -> dict[str, str]:
+    """Tokens take the colour of the cluster they end in, where there are few enough to tell apart."""
+    count = _clusters(run, -1)
+    return {"color": "final"} if count <= run.x.shape[-2] / 4 else {}
+
+
+def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) -> tuple[dict[str, Any], list[str]]:
+    counts = [_clusters(run, index) if len(run) else None for index in (0, -1)]
+    facts: dict[str, Any] = {
+        "record": str(folder),
+        "how": how,
+        "status": run.status,
+        "message": run.message,
+        "t": float(run.t[-1]) if len(run) else None,
+        "saved": len(run),
+        "shape": list(run.x.shape),
+        "clusters": counts[1],
+        "valid_until": run.valid_until if run.valid_until < float("inf") else None,
+        "seconds": run.provenance.get("seconds"),
+        "pictures": [str(path) for path in pictures],
+    }
+    if how == "already complete":
+        lines = [f"The record in {folder} is already complete: nothing was computed or changed."]
+    else:
+        again = " (taken up from an unfinished record)" if how == "resumed" else ""
+        lines = [f"{_words(run)}: {_lowered(run.message)} It took {run.provenance['seconds']:.3g} s{again}."]
+    if counts[1] is not None:
+        mean = f" (mean over {math.prod(run.runs)} runs)" if run.runs else ""
+        lines.append(f"Clusters{mean}: {counts[0]} at t = {run.t[0]:g}, {counts[1]} at t = {run.t[-1]:g}.")
+    lines.append(f"Record: {folder}")
+    lines += [f"Picture: {path}" for path in pictures]
+    return facts, lines
+
+
+def _words(run: "Trajectory") -> str:
+    """The run in a few words."""
+    assert run.dynamics is not None
+    n, d = run.x.shape[-2:]
+    place = {"sphere": f"on S^{d - 1}", "euclidean": f"in R^{d}", "rescaled": f"in R^{d}, rescaled"}
+    many = "" if not run.runs else f"{math.prod(run.runs)} runs of "
+    dyn, told = run.dynamics, run.provenance
+    how = f"{told['method']}, dt = {told['dt']:g}" if told["method"] in ("euler", "rk4", "layers") else told["method"]
+    return f"{many}{n} tokens {place[dyn.geometry_name]}, {dyn.mask_name} attention, beta = {dyn.beta:g}, {how}"
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _clusters(run: "Trajectory", index: int) -> int | float:
+    """Clusters at a saved time: a count, or the mean over an ensemble."""
+    from metastable.observables.clusters import cluster_count
+    from metastable.observables.from_trajectory import default_tolerance
+
+    geometry = run.dynamics.geometry_name if run.dynamics is not None else "sphere"
+    found = cluster_count(run.x[index], default_tolerance(run, geometry), geometry)
+    return int(found) if found.ndim == 0 else round(float(found.mean()), 3)

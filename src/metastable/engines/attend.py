@@ -1,0 +1,224 @@
+"""The front door: one call that picks the exact or the linear-time sum, and says which and why."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metastable.engines.exact.sums import exact
+from metastable.engines.spectral.expansion import first_rank, refusal, spectral
+from metastable.errors import InputError, unknown
+
+SUMMATIONS = ("auto", "exact", "spectral")
+
+# Cycles per pair of the exact kernels, and per token and mode of the expansions; measured on one core with AVX-512.
+# Only their ratios matter. A call of either costs about the same, and onlookers are a second one of the exact kernel.
+_PAIR, _SYMMETRIC_PAIR = 2.4, 1.5
+_MODE = {2: 1.8, 3: 1.1}
+_TOKEN, _CALL = 80.0, 150_000.0
+_NEAR = 100.0  # pairs per token that a causal expansion leaves to the exact sum
+_FEWEST = 256  # tokens below which an expansion never wins
+
+
+class Attended(NamedTuple):
+    """What attention gathers, how it was summed and how well.
+
+    ``value`` (..., n, v); ``log_z`` (..., n); ``method`` "exact" or "spectral"; ``reason`` one sentence; ``error`` a
+    bound on the error of the summation, relative to the length of what is summed.
+    """
+
+    value: np.ndarray
+    log_z: np.ndarray
+    method: str
+    reason: str
+    error: float
+
+
+@dataclass
+class Journal:
+    """How the sums of a run were made: calls by method, reasons given, and the worst error."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    reasons: set[str] = field(default_factory=set)
+    error: float = 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The same as plain data, for a run's provenance; reasons hold numbers, so only a few are kept."""
+        return {"calls": dict(self.calls), "error": self.error, "reasons": sorted(self.reasons)[:5]}
+
+
+_open: list[Journal] = []
+_lock = threading.Lock()
+
+
+@contextmanager
+def journal() -> Iterator[Journal]:
+    """Collect how every sum inside the ``with`` block was made, whichever thread makes it."""
+    notes = Journal()
+    with _lock:
+        _open.append(notes)
+    try:
+        yield notes
+    finally:
+        with _lock:
+            _open.remove(notes)
+
+
+def attend(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray | None = None,
+    beta: float | np.ndarray = 1.0,
+    *,
+    normalise: str = "softmax",
+    mask: str = "full",
+    weights: np.ndarray | None = None,
+    summation: str = "auto",
+    tol: float = 1e-12,
+    radial: bool = True,
+    symmetric: bool | None = None,
+) -> Attended:
+    """sum_j A_ij v_j without the n x n matrix A.
+
+    Parameters
+    ----------
+    q, k : arrays (..., n, d)
+        Queries and keys; scores are beta <q_i, k_j>. Leading axes (runs, heads) are summed one by one.
+    v : array (..., n, v), optional
+        Values; the keys when left out, which the linear-time sum needs.
+    beta : float or array over the leading axes
+    normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}
+    mask : {"full", "causal", "window(w)", "window(w, causal)"}
+    weights : array (n,), optional
+        Token j counts as weights[j] tokens; one of weight 0 only looks on.
+    summation : {"auto", "exact", "spectral"}
+        "spectral" still falls back to the exact sum where no expansion reaches ``tol``.
+    tol : float
+        Error allowed in a row of the value, relative to the length of the keys.
+    radial : bool
+        False leaves out the part of the value along q_i: what is left is the velocity of tokens q = k on the sphere.
+    symmetric : bool, optional
+        Whether <q_i, k_j> = <q_j, k_i>; found out when left out.
+
+    Examples
+    --------
+    >>> x = np.eye(3)
+    >>> got = attend(x, x, beta=2.0)
+    >>> got.value[0].round(4).tolist(), got.method
+    ([0.787, 0.1065, 0.1065], 'exact')
+    """
+    if summation not in SUMMATIONS:
+        raise unknown("summation", summation, SUMMATIONS)
+    if not tol > 0:
+        raise InputError(f"tol must be > 0, not {tol!r}.")
+    ask = _Ask(normalise, mask, weights, summation, tol, radial, symmetric)
+    same = q is k
+    q = np.asarray(q)
+    k = q if same else np.asarray(k)
+    v = None if v is None or v is k else np.asarray(v)
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2], () if v is None else v.shape[:-2], np.shape(beta))
+    if not lead:
+        return _one(q, k, v, float(beta), ask)
+    q = np.broadcast_to(q, (*lead, *q.shape[-2:]))
+    k = q if same else np.broadcast_to(k, (*lead, *k.shape[-2:]))
+    v = None if v is None else np.broadcast_to(v, (*lead, *v.shape[-2:]))
+    return _each(q, k, v, np.broadcast_to(beta, lead), ask)
+
+
+class _Ask(NamedTuple):
+    """What is asked of a sum, besides its arrays."""
+
+    normalise: str
+    mask: str
+    weights: np.ndarray | None
+    summation: str
+    tol: float
+    radial: bool
+    symmetric: bool | None
+
+
+def _each(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: np.ndarray, ask: _Ask) -> Attended:
+    """One sum after the other over the leading axes."""
+    parts = []
+    for at in np.ndindex(*beta.shape):
+        queries = q[at]
+        parts.append(_one(queries, queries if q is k else k[at], None if v is None else v[at], float(beta[at]), ask))
+    value = np.stack([p.value for p in parts]).reshape(*beta.shape, *parts[0].value.shape)
+    log_z = np.stack([p.log_z for p in parts]).reshape(*beta.shape, -1)
+    worst = max(parts, key=lambda p: p.error)
+    method = worst.method if len({p.method for p in parts}) == 1 else "mixed"
+    return Attended(value, log_z, method, worst.reason, worst.error)
+
+
+def _one(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, ask: _Ask) -> Attended:
+    """One sum, entered in the open journals."""
+    got = _linear_or_exact(q, k, v, beta, ask)
+    with _lock:
+        for notes in _open:
+            notes.calls[got.method] += 1
+            notes.reasons.add(got.reason)
+            notes.error = max(notes.error, got.error)
+    return got
+
+
+def _linear_or_exact(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, ask: _Ask) -> Attended:
+    if q.dtype == k.dtype == np.float32 and q.size and k.size:  # tokens that are themselves no better than that
+        ask = ask._replace(tol=max(ask.tol, 4.0 * (8.0 + _strength(q, k, beta)) * float(np.finfo(np.float32).eps)))
+    why = "asked for" if ask.summation == "exact" else _against(q, k, v, beta, ask)
+    if why is None:
+        got = spectral(
+            q, k, beta, normalise=ask.normalise, mask=ask.mask, weights=ask.weights, tol=ask.tol, radial=ask.radial
+        )
+        if not isinstance(got, str):
+            reason = f"modes up to {got.rank}, {got.rescued} rows exact"
+            return Attended(*got.sums, "spectral", reason, max(got.error, got.measured))
+        why = got
+    value, log_z = exact(
+        q, k, v, beta, normalise=ask.normalise, mask=ask.mask, weights=ask.weights, symmetric=ask.symmetric
+    )
+    if not ask.radial:
+        value = value - (np.einsum("id,id->i", q, value) / np.einsum("id,id->i", q, q))[:, None] * q
+    rounding = (8.0 + np.sqrt(len(k))) * float(
+        np.finfo(value.dtype).eps
+    )  # roundings of a sum add up like a random walk
+    return Attended(value, log_z, "exact", why, float(rounding))
+
+
+def _against(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, ask: _Ask) -> str | None:
+    """What speaks against the linear-time sum before anything is computed, or None."""
+    if v is not None:
+        return "values are not the keys"
+    if q.shape != k.shape or q.ndim != 2 or q.size == 0:
+        return "queries and keys differ in number"
+    n, d = k.shape
+    if ask.summation == "auto" and n < _FEWEST:
+        return f"n = {n} is too small for an expansion to win"
+    kappa = _strength(q, k, beta)
+    why = refusal(d, kappa, ask.normalise, ask.mask, ask.tol)
+    if why is not None or ask.summation == "spectral":
+        return why
+    linear, pairwise = _costs(n, d, kappa, ask, q is k or bool(ask.symmetric))
+    return None if linear < pairwise else f"n = {n} is too small for an expansion to win"
+
+
+def _strength(q: np.ndarray, k: np.ndarray, beta: float) -> float:
+    """|beta| |q| |k|, from the first tokens: the expansion checks that all are alike."""
+    return abs(beta) * float(np.linalg.norm(q[0])) * float(np.linalg.norm(k[0]))
+
+
+def _costs(n: int, d: int, kappa: float, ask: _Ask, symmetric: bool) -> tuple[float, float]:
+    """Cycles of the linear-time and of the exact sum."""
+    rank = first_rank(d, kappa, ask.tol) or 0
+    modes = rank + 1 if d == 2 else (rank + 1) * (rank + 2) // 2
+    if ask.mask == "causal":
+        return n * (_TOKEN + _NEAR * _PAIR + 1.8 * _MODE[d] * modes), 0.5 * _PAIR * n * n
+    seen = n if ask.weights is None else np.count_nonzero(ask.weights)
+    linear = n * (_TOKEN + _MODE[d] * modes)
+    if not symmetric:
+        return linear, _PAIR * n * n
+    onlookers = _CALL + _PAIR * (n - seen) * seen if seen < n else 0.0
+    return linear, _SYMMETRIC_PAIR * seen * seen + onlookers

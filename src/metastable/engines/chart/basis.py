@@ -1,0 +1,171 @@
+"""The basis in which a rescaled run is held (see `metastable.engines.chart.state`): V's own, and its exponential."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from metastable.backend import jax, jnp, register
+from metastable.equation.dynamics import Dynamics
+from metastable.errors import InputError
+
+Array = Any
+CAP = 300.0  # exponents beyond it change nothing: such attention is saturated
+_ONE_THREAD = 2**18  # multiplications up to which OpenBLAS does not share a product between threads
+_WORST_BASIS = 1e6  # condition number of eigenvectors beyond which V is taken as it is
+
+
+@register
+@dataclass(frozen=True)
+class Chart:
+    """V's adapted basis, traced: a and b hold real and imaginary parts of V's eigenvalues, grow and turn those of
+    the generator whose exponential undoes the flow (V itself, or log(I + dt V)/dt for discrete layers); partner names
+    the other direction of a complex pair. b, turn and partner are None when all eigenvalues are real."""
+
+    S: Array
+    S_inv: Array
+    G: Array
+    a: Array
+    grow: Array
+    top: Array
+    b: Array = None
+    turn: Array = None
+    partner: Array = None
+    dense: Array = None  # the generator as a matrix, when V has no well-conditioned eigenvectors
+    L: Array = None
+    bias: Array = None
+
+
+def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None) -> Chart:
+    """The chart of a rescaled dynamics for tokens of dimension d; ``layer`` is dt in discrete time."""
+    V = dyn.weights.value_map(d=d)[0]
+    A = dyn.weights.score_map(d=d)[0]
+    bias = None
+    if dyn.position is not None:
+        bias = np.asarray(dyn.position.bias(np.arange(n), np.arange(n)))[0]
+    found = _eigenbasis(V)
+    if found is None:
+        generator = V if layer is None else _log_matrix(V, layer)
+        top = max(0.0, float(np.linalg.eigvals(generator).real.max()))
+        zero, eye = np.zeros(d), np.eye(d)
+        G = float(dyn.beta) * A
+        return Chart(eye, eye, G, zero, zero, top, dense=generator, L=V, bias=bias)
+    S, a, b, partner = found
+    grow, turn = (a, b) if layer is None else _log_layer(a, b, layer)
+    orthogonal = np.array_equal(V, V.T)
+    plain = orthogonal and np.array_equal(A, A[0, 0] * np.eye(d))
+    G = float(dyn.beta) * (A if plain else quiet_product(quiet_product(S.T, A), S))
+    chart = Chart(
+        S, S.T if orthogonal else np.linalg.inv(S), G, a, grow, max(0.0, float(grow.max())), b, turn, partner, bias=bias
+    )
+    return chart if b.any() or turn.any() else replace(chart, b=None, turn=None, partner=None)
+
+
+def alike(charts: list[Chart]) -> list[Chart]:
+    """Charts that can be stacked: when one has complex pairs, all say how they turn."""
+    if all(c.turn is None for c in charts):
+        return charts
+    still = np.zeros_like(charts[0].a)
+    return [c if c.turn is not None else replace(c, b=still, turn=still, partner=np.arange(len(still))) for c in charts]
+
+
+def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
+    """Whether V has well-conditioned eigenvectors; only then does the chart hold numbers instead of matrices."""
+    return _eigenbasis(dyn.weights.value_map(d=d)[0]) is not None
+
+
+def _eigenbasis(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Real S, eigenvalue parts a, b and partners with V = S L S^{-1}, or None for an ill-conditioned basis."""
+    return _found_eigenbasis(np.asarray(V, np.float64).tobytes(), len(V))
+
+
+@lru_cache(maxsize=16)  # a run asks twice: whether there is one, and for it
+def _found_eigenbasis(entries: bytes, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    V = np.frombuffer(entries).reshape(d, d)
+    if np.array_equal(V, V.T):
+        values, S = np.linalg.eigh(V)
+        return S, values, np.zeros(d), np.arange(d)
+    values, vectors = np.linalg.eig(V)
+    S, a, b, partner = np.zeros((d, d)), values.real.copy(), np.zeros(d), np.arange(d)
+    k = 0
+    while k < d:
+        if values[k].imag == 0.0:
+            S[:, k] = vectors[:, k].real
+            k += 1
+            continue
+        # V(u + iv) = (alpha + i omega)(u + iv):  p' = alpha p + omega q,  q' = alpha q - omega p  for z = p u + q v
+        S[:, k], S[:, k + 1] = vectors[:, k].real, vectors[:, k].imag
+        b[k], b[k + 1] = values[k].imag, -values[k].imag
+        partner[k], partner[k + 1] = k + 1, k
+        k += 2
+    return (S, a, b, partner) if np.linalg.cond(S) < _WORST_BASIS else None
+
+
+def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
+    """Real and imaginary parts of log(1 + dt lambda)/dt, so that e^{k dt .} = (1 + dt lambda)^k."""
+    R = 1.0 + dt * (a + 1j * b)
+    if (np.abs(R) < 1e-14).any():
+        raise InputError(f"R = I + dt V must be invertible, but dt = {dt:g} makes it singular; choose another dt.")
+    return np.log(np.abs(R)) / dt, np.angle(R) / dt
+
+
+def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
+    from scipy.linalg import logm
+
+    R = np.eye(V.shape[0]) + dt * V
+    if (np.linalg.eigvals(R).real <= 0).any():
+        raise InputError(f"dt = {dt:g} is too long a layer for this V: I + dt V has no real logarithm; lower dt.")
+    return np.asarray(logm(R).real) / dt
+
+
+def quiet_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b, a few rows at a time, so that BLAS stays on one thread: its others would then spin for a while on the
+    cores that `fast.charted` wants."""
+    rows = max(1, _ONE_THREAD // (b.shape[-1] * b.shape[-2]))
+    if a.shape[-2] <= rows:
+        return a @ b
+    return np.concatenate([a[..., k : k + rows, :] @ b for k in range(0, a.shape[-2], rows)], axis=-2)
+
+
+# --- maps of the chart ------------------------------------------------------------------------------------------
+
+
+def flow(chart: Chart, t: Array, y: Array, only: Array | None = None) -> Array:
+    """e^{t L} y, or with ``only`` (a mask of directions) the identity elsewhere. Exponents are capped at 2 CAP."""
+    if chart.dense is not None:
+        return y @ jax.scipy.linalg.expm(t * jnp.asarray(chart.dense)).T if only is None else y
+    moved = _turned(chart, t, jnp.minimum(jnp.asarray(chart.grow) * t, 2 * CAP), y)
+    return moved if only is None else jnp.where(only, moved, y)
+
+
+def shrunk_flow(chart: Chart, t: Array, y: Array) -> Array:
+    """e^{t (L - top)} y, which never overflows."""
+    if chart.dense is not None:
+        eye = jnp.eye(y.shape[-1])
+        return y @ jax.scipy.linalg.expm(t * (jnp.asarray(chart.dense) - chart.top * eye)).T
+    return _turned(chart, t, (jnp.asarray(chart.grow) - chart.top) * t, y)
+
+
+def _turned(chart: Chart, t: Array, exponents: Array, y: Array) -> Array:
+    """Every direction grown by its exponent, complex pairs turned by their angle."""
+    grown = jnp.exp(exponents)
+    if chart.turn is None:
+        return grown * y
+    angle = jnp.asarray(chart.turn) * t
+    # the barrier keeps the compiler from computing sines once per token
+    along, across = jax.lax.optimization_barrier((grown * jnp.cos(angle), grown * jnp.sin(angle)))
+    return along * y + across * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
+
+
+def times_L(chart: Chart, y: Array) -> Array:
+    """L y: V in its own basis."""
+    if chart.L is not None:
+        return y @ jnp.asarray(chart.L).T
+    straight = jnp.asarray(chart.a) * y
+    return straight if chart.b is None else straight + chart.b * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
+
+
+def contracting(chart: Chart) -> Array:
+    """The directions in which references are held unscaled."""
+    return jnp.asarray(chart.grow) < 0.0

@@ -1,0 +1,290 @@
+"""Long horizons of the rescaled flow, eq. (4) of the second paper, without ever forming e^{tV} where it could overflow.
+
+Why a chart. Attention depends on differences of inner products of size e^{2 lambda t}; tokens that have joined a
+leader differ from it by less than rounding in z, yet this difference decides who leads. So, in a basis adapted to V
+(V = S L S^{-1}, coordinates zeta = S^{-1} z, xi = e^{tL} zeta), the state holds for each token either
+
+* itself, for *references*:  y_r = zeta_r   (e^{tL} zeta_r in directions where V contracts), or
+* its offset from its reference in unscaled space:  y_j = eta_j = e^{tL} (zeta_j - zeta_ref).
+
+With lambda = max(Re spectrum, 0), c_i = e^{-lambda t} xi_ref(i) and G = beta S^T Q^T K S, score gaps are
+
+    score_ij - score_i,ref(i) = e^{lambda t} <c_i + e^{-lambda t} eta_i, G eta_j>     (same reference)
+
+plus e^{2 lambda t} <., G (c_j - c_i)> between tokens of different references: nothing cancels. With
+s_i = sum_m P_im (xi_m - xi_ref(i)), eq. (4) reads eta_j' = L (s_j - s_ref) and zeta_r' = L e^{-tL} s_r.
+References are chosen anew as the run goes on; any choice is exact, a good one (leaders) keeps every digit.
+
+A second copy of the run with a few roundings of noise added at every change of references tells how far the digits
+can be trusted: `valid_until` is the last time at which both copies agree to `TRUSTED`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from metastable.backend import jax, jnp
+from metastable.engines.chart.basis import CAP, Chart, contracting, flow, quiet_product, shrunk_flow, times_L
+from metastable.equation import masks, normalise
+from metastable.equation.dynamics import Dynamics
+
+Array = Any
+TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid (1e4 roundings at least)
+_NEAR = 0.25  # a token joins a reference within this relative distance
+_MOST_ENTRIES = 2**23  # attention entries held at once
+
+
+# --- the state --------------------------------------------------------------------------------------------------
+
+
+def own(y: Array, refs: Array) -> Array:
+    """True where a token is its own reference, (..., n, 1)."""
+    return (refs == jnp.arange(y.shape[-2]))[..., None]
+
+
+def gather(y: Array, refs: Array) -> Array:
+    """The rows of y that belong to each token's reference."""
+    return jnp.take_along_axis(y, refs[..., None], axis=-2)
+
+
+def start(chart: Chart, z: Array) -> tuple[Array, Array]:
+    """Chart state at t = 0: every token its own reference. The basis may have a leading axis of runs, as z has."""
+    y = quiet_product(np.asarray(z), np.swapaxes(np.asarray(chart.S_inv), -1, -2))
+    return y, np.broadcast_to(np.arange(z.shape[-2]), z.shape[:-1])
+
+
+def scaled_tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """zeta for all tokens, still unscaled in contracting directions (finite there whatever t)."""
+    down = contracting(chart)
+    eta = jnp.where(own(y, refs), 0.0, y)
+    back = flow(chart, -t, eta)
+    return gather(y, refs) + jnp.where(down, eta, back)
+
+
+def rescaled_coordinates(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """zeta, (..., n, d); inf where a contracting direction has left the range of floats."""
+    zeta = scaled_tokens(chart, t, y, refs)
+    lost = -jnp.asarray(chart.grow) * t > 700.0  # flow caps its exponents, which must not pass for a result here
+    back = jnp.where(lost & (zeta != 0.0), jnp.inf, flow(chart, -t, zeta))
+    return jnp.where(contracting(chart), back, zeta)
+
+
+def tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """z = S zeta, (..., n, d)."""
+    return rescaled_coordinates(chart, t, y, refs) @ jnp.asarray(chart.S).T
+
+
+@jax.jit
+def zeta_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
+    """zeta at many saved times, (m, ..., n, d)."""
+    return jax.vmap(rescaled_coordinates, (None, 0, 0, 0))(chart, times, y, refs)
+
+
+@jax.jit
+def tokens_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
+    """z at many saved times, (m, ..., n, d)."""
+    return jax.vmap(tokens, (None, 0, 0, 0))(chart, times, y, refs)
+
+
+# --- attention and velocity -------------------------------------------------------------------------------------
+
+
+def _views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array, Array]:
+    """(c, eta, X): scaled references, offsets, and scaled tokens, all at time t."""
+    shrink = jnp.exp(-chart.top * t)
+    base = jnp.where(contracting(chart), y * shrink, shrunk_flow(chart, t, y))  # e^{-top t} xi, for references
+    c = gather(base, refs)
+    eta = jnp.where(own(y, refs), 0.0, y)
+    return c, eta, c + shrink * eta
+
+
+def gaps_below(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
+    """Scores below their row's best, for all queries or for ``rows`` of them, (..., m, n); -inf where hidden.
+
+    All products are made by ``einsum``, what follows only adds: a compiler that computes a score twice, once for the
+    maximum and once for the difference, could otherwise round its products differently, and at e^{2 lambda t} one
+    rounding decides everything.
+    """
+    n = y.shape[-2]
+    queries: Array = jnp.arange(n) if rows is None else rows
+    c, eta, X = _views(chart, t, y, refs)
+    E = jnp.exp(jnp.minimum(chart.top * t, CAP))
+    XG = E * ((X if rows is None else jnp.take(X, queries, axis=-2)) @ jnp.asarray(chart.G))  # (..., m, d)
+    far = jnp.einsum("...id,...jd->...ij", E * XG, c)
+    mine = jnp.diagonal(far, axis1=-2, axis2=-1)[..., None] if rows is None else _pick(far, queries)
+    near = jnp.einsum("...id,...jd->...ij", XG, eta)
+    gaps = jnp.where(_same(refs, queries), near, (far - mine) + near)  # (..., m, n)
+    gaps = gaps if chart.bias is None else gaps + jnp.asarray(chart.bias)[queries]
+    seen = _seen(dyn, queries, n)
+    gaps = gaps if seen is None else jnp.where(seen, gaps, -jnp.inf)
+    return gaps - gaps.max(axis=-1, keepdims=True)
+
+
+def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """P_ij, (..., n, n)."""
+    P = _attended(dyn, chart, t, y, refs)
+    return P / P.sum(axis=-1, keepdims=True)
+
+
+def _attended(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
+    """Attention for all queries or for ``rows`` of them, up to a factor per row, (..., m, n)."""
+    gaps = gaps_below(dyn, chart, t, y, refs, rows)
+    if normalise.resolve(dyn.normalise) is normalise.softmax:
+        return jnp.exp(gaps)
+    seen = _seen(dyn, jnp.arange(y.shape[-2]) if rows is None else rows, y.shape[-2])
+    if dyn.normalise_name == "hardmax":  # which takes scores within a rounding of the largest for tied
+        gaps = jnp.maximum(gaps, -1e4) if seen is None else jnp.where(seen, jnp.maximum(gaps, -1e4), -jnp.inf)
+    return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :]
+
+
+def _seen(dyn: Dynamics, rows: Array, n: int) -> Array | None:
+    visible = masks.resolve(dyn.mask)
+    return None if visible is None else visible(rows[:, None], jnp.arange(n)[None, :])
+
+
+def _pick(far: Array, rows: Array) -> Array:
+    """Entry (i, rows[i]) of each row, (..., m, 1)."""
+    return jnp.take_along_axis(far, jnp.broadcast_to(rows[:, None], (*far.shape[:-1], 1)), axis=-1)
+
+
+def _same(refs: Array, rows: Array) -> Array:
+    """Which tokens share the reference of the queries ``rows``, (..., m, n)."""
+    return jnp.take(refs, rows, axis=-1)[..., :, None] == refs[..., None, :]
+
+
+def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> Array:
+    """``some(rows)``, (..., m, .), for all queries: at once (None), or in blocks when n x n entries are too many."""
+    n = y.shape[-2]
+    block = max(1, min(n, _MOST_ENTRIES // max(1, y[..., 0].size)))
+    if block >= n or dyn.normalise_name == "sinkhorn":
+        return some(None)
+    count = -(-n // block)
+    rows = jnp.minimum(jnp.arange(count * block), n - 1).reshape(count, block)
+    parts = jnp.moveaxis(jax.lax.map(some, rows), 0, -3)  # (..., count, block, .)
+    return parts.reshape(*parts.shape[:-3], count * block, parts.shape[-1])[..., :n, :]
+
+
+def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space, at time t, (..., n, d)."""
+    c, eta, _ = _views(chart, t, y, refs)
+    E = jnp.exp(jnp.minimum(chart.top * t, CAP))
+
+    def some(rows: Array | None) -> Array:
+        P = _attended(dyn, chart, t, y, refs, rows)
+        mine = c if rows is None else jnp.take(c, rows, axis=-2)
+        cross = jnp.where(_same(refs, jnp.arange(y.shape[-2]) if rows is None else rows), 0.0, P)
+        ones = jnp.ones_like(c[..., :1])
+        pulled = jnp.einsum("...ij,...jd->...id", P, jnp.concatenate([eta, ones], axis=-1))
+        jumped = jnp.einsum("...ij,...jd->...id", cross, jnp.concatenate([c, ones], axis=-1))
+        jump = jumped[..., :-1] - jumped[..., -1:] * mine
+        return (pulled[..., :-1] + E * jump) / pulled[..., -1:]
+
+    return _by_rows(dyn, y, some)
+
+
+def closest_gap(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """The largest score below a row's best; when it is far below 0, attention is saturated."""
+
+    def some(rows: Array | None) -> Array:
+        gaps = gaps_below(dyn, chart, t, y, refs, rows)
+        return jnp.where(gaps == 0.0, -jnp.inf, gaps).max(axis=-1, keepdims=True)
+
+    return _by_rows(dyn, y, some).max()
+
+
+# A step holds the state in the scale of its start, ``since``. In a *frozen* state w all scales stay there: it is
+# linear in z, so a Runge-Kutta step in w is the same step taken in z. In a *moving* state offsets follow their scale
+# (they come to rest when attention saturates, so adaptive steps can grow) and only references stay frozen.
+
+
+def frozen_velocity(dyn: Dynamics, chart: Chart, t: Array, w: Array, refs: Array, since: Array) -> Array:
+    """w' of a frozen state."""
+    s = gathered(dyn, chart, t, thaw(chart, t - since, w, refs), refs)
+    rest = flow(chart, since - t, s - gather(s, refs)) - w
+    return times_L(chart, jnp.where(own(w, refs), _root_pull(chart, t, s, since), rest))
+
+
+def moving_velocity(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> Array:
+    """y' of a moving state: eta' = L (s - s_ref)."""
+    s = gathered(dyn, chart, t, settle(chart, t - since, y, refs), refs)
+    return times_L(chart, jnp.where(own(y, refs), _root_pull(chart, t, s, since), s - gather(s, refs)))
+
+
+def _root_pull(chart: Chart, t: Array, s: Array, since: Array) -> Array:
+    return jnp.where(contracting(chart), flow(chart, since - t, s), flow(chart, -t, s))
+
+
+def settle(chart: Chart, h: Array, y: Array, refs: Array) -> Array:
+    """The state at time since + h of a moving state."""
+    return jnp.where(own(y, refs), flow(chart, h, y, only=contracting(chart)), y)
+
+
+def thaw(chart: Chart, h: Array, w: Array, refs: Array) -> Array:
+    """The state at time since + h of a frozen state."""
+    return jnp.where(own(w, refs), flow(chart, h, w, only=contracting(chart)), flow(chart, h, w))
+
+
+# --- references -------------------------------------------------------------------------------------------------
+
+
+def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
+    """Choose references anew: each token follows the most attended token near it, to the end of the chain."""
+    n = y.shape[-2]
+    _, _, X = _views(chart, t, y, refs)
+    # attention held by each token: every row's is counted where it is highest, which blocks of rows can tell too
+    choice = _by_rows(dyn, y, lambda rows: gaps_below(dyn, chart, t, y, refs, rows).argmax(axis=-1)[..., None])
+    held = jax.nn.one_hot(choice[..., 0], n, dtype=y.dtype).sum(axis=-2) if n <= 512 else _counts(choice[..., 0], n)
+    square = (X**2).sum(axis=-1)
+
+    def best_near(some: Array | None) -> Array:
+        # distances pick candidates only, so they need no care; ties go to the lower index, so chains never close
+        rows: Array = jnp.arange(n) if some is None else some
+        mine = jnp.take(square, rows, axis=-1)[..., :, None]
+        apart = mine + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", jnp.take(X, rows, axis=-2), X)
+        near = apart <= _NEAR**2 * jnp.minimum(mine, square[..., None, :])
+        near = near | (rows[:, None] == jnp.arange(n))
+        return jnp.argmax(jnp.where(near, held[..., None, :], -1.0), axis=-1)[..., None]
+
+    best = _by_rows(dyn, y, best_near)[..., 0]  # (..., n)
+    for _ in range(max(1, int(np.ceil(np.log2(max(n, 2)))))):
+        best = jnp.take_along_axis(best, best, axis=-1)
+    return change(chart, t, y, refs, best), best
+
+
+def _counts(choice: Array, n: int) -> Array:
+    """How often each of n tokens is chosen, (..., n), without an n x n array."""
+    flat = choice.reshape(-1, n)
+    counts = jax.vmap(lambda row: jnp.zeros(n).at[row].add(1.0))(flat)
+    return counts.reshape(choice.shape)
+
+
+def change(chart: Chart, t: Array, y: Array, refs: Array, new: Array) -> Array:
+    """The same tokens relative to other references."""
+    eta = jnp.where(own(y, refs), 0.0, y)
+    down = contracting(chart)
+    base = gather(y, refs)  # each token's old reference
+    old_of_new = jnp.take_along_axis(refs, new, axis=-1)
+    moved = base - gather(base, new)
+    moved = jnp.where((refs == old_of_new)[..., None], 0.0, jnp.where(down, moved, flow(chart, t, moved)))
+    offset = moved + eta - gather(eta, new)
+    root = base + jnp.where(down, eta, flow(chart, -t, eta))
+    return jnp.where(own(y, new), root, offset)
+
+
+def shaken(y: Array, k: Array) -> Array:
+    """The second copy with two roundings of relative noise; the first copy (leading axis 0) is left alone.
+
+    The signs are those of a fast sine of place and step number k: as good as random here, and quick to compile.
+    """
+    place = jnp.arange(y[1].size, dtype=y.dtype).reshape(y.shape[1:])
+    sign = jnp.sign(jnp.sin(12.9898 * place + 78.233 * k))
+    return jnp.stack([y[0], y[1] * (1.0 + 2 * jnp.finfo(y.dtype).eps * sign)])
+
+
+def disagreement(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """How far the two copies (leading axis) lie apart, relative to the spread of each direction: one number."""
+    zeta = scaled_tokens(chart, t, y, refs)
+    size = jnp.abs(zeta[0]).max(axis=-2, keepdims=True)
+    gap = jnp.abs(zeta[0] - zeta[1]) / jnp.where(size > 0, size, 1.0)
+    return jnp.where(jnp.isfinite(gap), gap, jnp.inf).max()

@@ -1,0 +1,178 @@
+"""reproduce: every experiment in a worker process, each in its folder, resumable however it ends.
+
+DIR/reproduction.json   the preset; one folder holds results of one
+DIR/NAME/               an experiment (`metastable.experiments.run_one`)
+DIR/gallery.html        all of them (`metastable.report`)
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from metastable.errors import InputError, unknown
+from metastable.experiments import EXPERIMENTS, model_parts
+from metastable.experiments.run_one import PRESETS, command
+from metastable.experiments.workers import Result, Task, Watch, run_all
+from metastable.report import SLOTS, gallery
+from metastable.store.files import locked, read_json, remove, spoken, write_json, write_whole
+
+# name -> module whose EXPERIMENT is run; give `reproduce` another table to run experiments of your own
+HOMES: dict[str, str] = {name: f"metastable.experiments.{file}" for name, file in EXPERIMENTS.items()}
+NEED_MODELS = tuple(slot.name for slot in SLOTS)  # skipped, with a sentence, where no model can be had
+GALLERY = "gallery.html"
+_HEAD = "reproduction.json"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All results in the order of the gallery, and where they are."""
+
+    folder: Path
+    results: tuple[Result, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)  # experiments that found no model, and why
+
+    @property
+    def failed(self) -> bool:
+        """True when an experiment crashed or a theorem failed; one that was skipped is neither."""
+        return any(result.failed for result in self.results)
+
+
+def reproduce(
+    names: Sequence[str] = (),
+    *,
+    preset: str = "default",
+    seeds: int | None = None,
+    seed: int | None = None,
+    model: str | None = None,
+    jobs: int | None = None,
+    out: str | os.PathLike[str] = "reproduction",
+    watch: Watch | None = None,
+    homes: Mapping[str, str] | None = None,
+) -> Reproduction:
+    """Run experiments, judge their claims, draw their pictures, and write one gallery.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Experiments of the table ``metastable.experiments.EXPERIMENTS``; all without any. Those on pretrained models are
+        skipped where torch is missing or the zoo's weights are neither in the cache nor within reach.
+    preset : {"default", "quick", "full"}
+        The papers' settings with at least 200 instances, a first look, or thousands of instances.
+    seeds, seed : int, optional
+        How many random instances, and the first one's seed: ``seeds=1, seed=17`` replays instance 17.
+    model : str, optional
+        Another model for the experiments on pretrained models: a zoo name, a hub name, a folder or a GGUF file.
+    jobs : int, optional
+        Worker processes; as many as there are cores by default.
+    out : path
+        Folder of the records and of gallery.html. What an earlier call with the same settings finished is kept.
+    watch : function, optional
+        Called with (name, "start" | "part" | "end", share done, words).
+    homes : mapping, optional
+        Another table: names to modules that hold an EXPERIMENT.
+
+    Examples
+    --------
+    >>> from metastable.experiments.reproducing import reproduce
+    >>> made = reproduce(["ginibre"], preset="quick", seeds=4, jobs=1, out="/tmp/metastable-doctest/ginibre")
+    >>> [result.name for result in made.results], made.failed
+    (['ginibre'], False)
+    """
+    table = HOMES if homes is None else homes
+    chosen = choose(names, table)
+    asked = {"instances": _whole("seeds", seeds, 1), "seed": _whole("seed", seed, 0), "model": model}
+    overrides = {name: value for name, value in asked.items() if value is not None}
+    workers = min(_whole("jobs", jobs, 1) or os.cpu_count() or 1, len(chosen))
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    if model is not None:
+        _refuse_model(model, chosen)
+    folder, tell = Path(out), watch or (lambda name, event, share, words: None)
+    with spoken(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        _claim(folder, preset, overrides)
+        missing = _missing([name for name in chosen if not (folder / name / "done").exists()], model, tell)
+        tasks = [Task(name, table[name], folder / name, preset, overrides) for name in chosen if name not in missing]
+        results = run_all(tasks, workers, tell)
+        missing |= _unmeasured(results)
+        results = {name: result for name, result in results.items() if name not in missing}
+        text = gallery(folder, table, {r.name: r.error for r in results.values() if r.error}, missing)
+        with spoken(folder, kept=True):
+            write_whole(folder / GALLERY, text.encode())
+    shown = tuple(results[name] for name in chosen if name in results)
+    return Reproduction(folder, shown, {name: missing[name] for name in chosen if name in missing})
+
+
+def choose(names: Sequence[str], table: Mapping[str, str] = HOMES) -> list[str]:
+    """The experiments meant, in the order of the table; all without names."""
+    for name in names:
+        if name not in table:
+            raise unknown("experiment", name, table)
+    return [name for name in table if name in names or not names]
+
+
+# --- experiments on pretrained models -----------------------------------------------------------------------------
+
+
+def _refuse_model(model: str, chosen: Sequence[str]) -> None:
+    """A model that was asked for by name and cannot be had is a mistake, and so is one that nothing would use."""
+    if not any(name in NEED_MODELS for name in chosen):
+        raise InputError(f"--model is for the experiments {', '.join(NEED_MODELS)}; name one of them, or none at all.")
+    model_parts.reach(model)
+
+
+def _missing(names: Sequence[str], model: str | None, tell: Watch) -> dict[str, str]:
+    """Experiments for which there is no model here, with the sentence that says why; a zoo model is fetched."""
+    waiting = [name for name in names if name in NEED_MODELS]
+    if not waiting or model is not None:
+        return {}
+    try:
+        model_parts.reach(model_parts.ZOO)
+    except InputError as error:
+        for name in waiting:
+            tell(name, "end", 1.0, f"skipped: {error}")
+        return dict.fromkeys(waiting, str(error))
+    return {}
+
+
+def _unmeasured(results: Mapping[str, Result]) -> dict[str, str]:
+    """Experiments that had to give up their model while running; their folders go, so that the next run tries again."""
+    found = {}
+    for name in (name for name in NEED_MODELS if name in results):
+        record = results[name].record
+        if record is not None and (why := model_parts.why_skipped(record.verdicts)):
+            found[name] = why
+            remove(record.folder)
+    return found
+
+
+def _whole(name: str, value: int | None, least: int) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+        raise InputError(f"{name} must be a whole number >= {least}, not {value!r}.")
+    return value
+
+
+def _claim(folder: Path, preset: str, overrides: Mapping[str, Any]) -> None:
+    """One folder holds experiments of one preset, so that its gallery says one thing."""
+    path, head = folder / _HEAD, {"preset": preset, "overrides": dict(overrides)}
+    if not path.exists():
+        others = [p.name for p in folder.iterdir() if p.name not in ("lock",)]
+        if others:
+            raise InputError(
+                f"{str(folder)!r} holds other files ({', '.join(sorted(others)[:3])}); choose an empty folder as --out."
+            )
+        with spoken(folder):
+            write_json(path, head)
+        return
+    try:
+        stored = read_json(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)!r} cannot be read ({error}); choose another folder as --out.") from error
+    if stored != head:
+        raise InputError(
+            f"{str(folder)!r} holds results of `{command((), stored['preset'], stored['overrides'])}`, "
+            "and one folder holds one kind; choose another --out."
+        )

@@ -1,0 +1,209 @@
+"""A study in sentences and tables: what the report and the command line say of it."""
+
+from typing import Any
+
+import numpy as np
+
+from metastable.models.study import Study
+from metastable.models.study_figures import some_layers
+
+Table = tuple[str, list[str], list[list[Any]]]
+_GOOD = {1: "yes", 0: "no", -1: "undecidable by rounding"}
+
+
+def key_numbers(study: Study) -> dict[str, Any]:
+    """The numbers that a summary speaks of; None where there is none to give."""
+    depth, trained = int(study.similarity.layer[-1]), min(study.model["depth"], int(study.similarity.layer[-1]))
+    spike = study.similarity["share_above"].sel(threshold=0.99)
+    first = study.sinks["mass"].sel(kind="first").values
+    layer, head = np.unravel_index(np.argmax(first), first.shape)
+    at = study.heads.sel(layer=trained)
+    good = study.spectra["good"].values
+    found: dict[str, Any] = {
+        "spike": {str(k): _number(spike.sel(layer=k, kind="raw")) for k in sorted({0, trained, depth})},
+        "spike_centred": {str(k): _number(spike.sel(layer=k, kind="centred")) for k in sorted({0, trained, depth})},
+        "same_token_share": _number(study.similarity["same_token_share"].sel(layer=depth, kind="raw", threshold=0.99)),
+        "mean_cosine": _number(study.similarity["mean"].sel(layer=depth, kind="raw")),
+        "clusters": _number(study.similarity["clusters"].sel(layer=depth, kind="raw", threshold=0.9)),
+        "groups": int(at["groups"]),
+        "silhouette": _number(at["silhouette"]),
+        "stability": _number(at["stability"]),
+        "sink": _number(first.max()),
+        "sink_layer": int(layer) + 1,
+        "sink_head": int(head),
+        "sink_baseline": _number(study.sinks["position"].sel(kind="first")),
+        "heads": int(good.size),
+        "good_triples": int((good == 1).sum()),
+        "undecided_triples": int((good == -1).sum()),
+        "beta": [_number(v) for v in np.quantile(study.spectra["beta_model"].values, [0.0, 0.5, 1.0])],
+        "top_rung_error": None,
+        "step_error": None,
+    }
+    if study.ladder is not None:
+        found["top_rung_error"] = _number(study.ladder["relative_error"].isel(rung=-1).max())
+        steps = study.ladder["step_error"].values
+        found["step_error"] = _number(np.nanmax(steps)) if np.isfinite(steps).any() else None
+        found["theory_gram_distance"] = _number(study.ladder["gram_distance"].isel(rung=1, layer=-1))
+    return found
+
+
+def sentences(study: Study) -> list[str]:
+    """The findings, a sentence each, with their numbers."""
+    n = key_numbers(study)
+    said = [_spike(study, n), _groups(n), _sink(n), _triples(n)]
+    return [*said, *_ladder(study, n)]
+
+
+def timing(study: Study) -> str:
+    """Where the time went, in one sentence."""
+    seconds = study.about["probe"]["seconds"]
+    total = max(sum(seconds.values()), 1e-9)
+    said = f"The pass over the texts took {total:.0f} s, {seconds['network'] / total:.0%} of it in the network itself"
+    if study.ladder is None:
+        return f"{said}."
+    climb = study.about["ladder"]
+    return f"{said}; the ladder took {climb['seconds']:.0f} s, on {climb['tokens']} tokens."
+
+
+def _spike(study: Study, n: dict[str, Any]) -> str:
+    shares = ", ".join(f"{_percent(v)} at layer {k}" for k, v in n["spike"].items())
+    beside = list(n["spike_centred"].values())[-1]
+    text = f"Pairs of tokens with a cosine above 0.99: {shares} ({_percent(beside)} beside the mean direction)"
+    if n["same_token_share"] is not None:
+        text += f"; {_percent(n['same_token_share'])} of the last are one and the same token met twice"
+    return text + "."
+
+
+def _groups(n: dict[str, Any]) -> str:
+    if n["silhouette"] is None:
+        return "There are too few heads, or too little variation in their maps, to speak of groups."
+    strength = "clear" if n["silhouette"] >= 0.5 else "weak" if n["silhouette"] >= 0.25 else "hardly separate"
+    again = "" if n["stability"] is None else f", found again in other texts with ARI {n['stability']:.2f}"
+    return (
+        f"At the last trained layer the heads fall into {n['groups']} groups that are {strength} "
+        f"(silhouette {n['silhouette']:.2f}{again})."
+    )
+
+
+def _sink(n: dict[str, Any]) -> str:
+    times = n["sink"] / n["sink_baseline"] if n["sink_baseline"] else float("nan")
+    return (
+        f"The strongest head (layer {n['sink_layer']}, head {n['sink_head']}) pays {_percent(n['sink'])} of its "
+        f"attention to the first token, {times:.1f} times what evenly spread attention would."
+    )
+
+
+def _triples(n: dict[str, Any]) -> str:
+    low, middle, high = n["beta"]
+    open_ = f", {n['undecided_triples']} cannot be decided" if n["undecided_triples"] else ""
+    return (
+        f"{n['good_triples']} of {n['heads']} heads are good triples with their true map O V{open_}; "
+        f"effective beta {low:.3g} to {high:.3g}, median {middle:.3g}."
+    )
+
+
+def _ladder(study: Study, n: dict[str, Any]) -> list[str]:
+    if study.ladder is None:
+        return [f"There is no ladder: {study.about['ladder']['absent']}"]
+    gram = study.ladder["gram_distance"].mean("layer").values
+    drop = int(np.argmax(gram[:-1] - gram[1:])) + 1  # the rung that brings the tokens nearest to the model
+    name = str(study.ladder["part"].values[drop]).partition(":")[0]
+    last = len(gram) - 1
+    said = (
+        f"Rebuilt as particles, the exact network is reached to a relative error of {n['top_rung_error']:.1e}. "
+        f"The part that matters most is rung {drop} ({name}): without it the Gram matrix is off by "
+        f"{gram[drop - 1]:.2f} on average over layers, with it by {gram[drop]:.2g}"
+    )
+    said += "." if drop == last else "; the last rung brings the rest."
+    if n["step_error"] is None:
+        return [said]
+    small = "small enough for" if n["step_error"] < 0.1 else "too large a step for"
+    step = f"One layer on the sphere is {small} the ODE: the two part by up to {n['step_error']:.2f} (Gram distance)."
+    return [said, step]
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def similarity_table(study: Study) -> Table:
+    """Similarities at a few layers."""
+    data = study.similarity
+    rows = []
+    for layer in some_layers(0, int(data.layer[-1]), study.model["depth"], 8):
+        at = data.sel(layer=layer)
+        raw = at.sel(kind="raw")
+        row: list[Any] = [layer, float(raw["mean"]), *(float(v) for v in raw["share_above"].values)]
+        row += [float(v) for v in at.sel(kind="centred")["share_above"].values]
+        rows.append([*row, float(raw["clusters"][0]), float(raw["same_token_share"][1])])
+    names = ["layer", "mean cosine", "above .9", "above .99", "centred above .9", "centred above .99"]
+    caption = "Shares of pairs; clusters are tokens linked above 0.9, mean number in a text."
+    return caption, [*names, "clusters", "same token above .99"], rows
+
+
+def sink_table(study: Study) -> Table:
+    """The heads with the strongest sinks."""
+    mass = study.sinks["mass"].sel(kind="first").values
+    order = np.argsort(-mass, axis=None)[:6]
+    rows = []
+    for layer, head in zip(*np.unravel_index(order, mass.shape)):
+        at = study.sinks.sel(kind="first").isel(layer=layer, head=head)
+        rows.append([int(layer) + 1, int(head), float(at["mass"]), float(at["position"]), float(at["excess"])])
+    return "The six strongest first-token sinks.", ["layer", "head", "attention", "baseline", "times baseline"], rows
+
+
+def head_table(study: Study) -> Table:
+    """Spectral numbers of every head."""
+    data, rows = study.spectra, []
+    for layer in data.layer.values:
+        for head in range(data.sizes["head"]):
+            at = data.sel(layer=layer).isel(head=head)
+            lead, block = complex(at["ov"].values[0]), complex(at["value_block"].values[0])
+            row = [int(layer) + 1, head, _complex(lead), _complex(block), float(at["along"]), _GOOD[int(at["good"])]]
+            rows.append([*row, float(at["margin"]), float(at["beta_model"]), float(at["qk"].values[0])])
+    names = ["layer", "head", "leading of O V", "of value block", "<Q phi, K phi>", "good triple", "margin", "beta"]
+    caption = (
+        "The margin is the change of the core (2-norm) that would alter the answer, negative where the triple is not "
+        "good; the last column is the largest eigenvalue of the score form."
+    )
+    return caption, [*names, "largest of QK"], rows
+
+
+def promotion_table(study: Study) -> Table:
+    """Tokens behind leading eigenvectors, at most 60 rows."""
+    rows = []
+    for found in study.about["spectra"]["promotions"][:60]:
+        value = complex(*found["eigenvalue"])
+        words = [", ".join(found[side]) for side in ("toward", "away")]
+        rows.append([found["layer"] + 1, found["head"], _complex(value), *words])
+    caption = "Eigenvectors of O V read through the embedding; an eigenvector has no sign of its own."
+    return caption, ["layer", "head", "eigenvalue", "toward", "away"], rows
+
+
+def ladder_table(study: Study) -> Table:
+    """Distances of every rung, averaged over layers, and at the last one."""
+    data, rows = study.ladder, []
+    after = data.isel(layer=slice(1, None))
+    for number, part in zip(data.rung.values, data["part"].values):
+        at = after.sel(rung=number)
+        row: list[Any] = [f"{number}: {part}"]
+        row += [float(at[name].mean()) for name in ("wasserstein", "rand_index", "gram_distance")]
+        rows.append([*row, float(at["relative_error"].max(skipna=False)), float(at["step_error"].max(skipna=False))])
+    names = ["rung", "Wasserstein", "ARI of clusters", "Gram distance", "largest state error", "largest step error"]
+    return "Means over layers 1 to the last; errors are the largest of any layer.", names, rows
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if np.isfinite(float(value)) else None
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "none"
+    if 0.99 <= share < 1.0:
+        return f"{np.floor(1000 * share) / 10:.1f}%"  # almost all is not all
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
+
+
+def _complex(value: complex) -> str:
+    text = f"{value.real:.3g}" if value.imag == 0.0 else f"{value.real:.3g} ± {abs(value.imag):.3g}i"
+    return text.replace("-", "\N{MINUS SIGN}")

@@ -1,0 +1,112 @@
+"""Where attention pools: the share that goes to first, separator and punctuation tokens, beside what is to be expected.
+
+Two baselines say what a head without preferences would give: ``uniform``, the share of such tokens in the text, and
+``position``, attention spread evenly over the tokens that the mask leaves visible. Under a causal mask the first token
+is visible to all, so its position baseline is (1/n) sum_i 1/i, well above 1/n.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metastable.models.heads import visible
+from metastable.models.layer_similarity import ratio
+from metastable.models.pretrained import Model
+from metastable.models.stream import Progress, Text
+from metastable.models.tokens import Tokenizer
+
+CLASSES = ("first", "separator", "punctuation")
+
+
+class Sinks:
+    """Reduces attention maps to the mass that lands on each class of tokens."""
+
+    name = "sinks"
+
+    def __init__(self, layers: int, heads: int, mask: str, tokenizer: Tokenizer | None) -> None:
+        self.mask = mask
+        self.separators = np.array(sorted(tokenizer.separators) if tokenizer else [], dtype=int)
+        self.punctuation = np.array(sorted(tokenizer.punctuation) if tokenizer else [], dtype=int)
+        self.mass = np.zeros((layers, heads, len(CLASSES)))
+        self.uniform = np.zeros(len(CLASSES))
+        self.position = np.zeros(len(CLASSES))
+        self.queries = np.zeros(1)
+        self.member = np.zeros((0, len(CLASSES)))  # of the text being read
+
+    def settings(self) -> dict[str, Any]:
+        """What a state file must agree on."""
+        return {"classes": list(CLASSES)}
+
+    def states(self, text: Text, layer: int, x: Any) -> None:
+        """Sinks take no notice of states."""
+
+    def attention(self, text: Text, layer: int, A: Any) -> None:
+        """Add up the attention that each class receives from all tokens of one text."""
+        if layer == 1:
+            self.member = member = self._members(text.ids)  # (n, classes)
+            seen = visible(self.mask, len(member))
+            self.uniform += member.mean(axis=0) * len(member)
+            self.position += ((seen @ member) / seen.sum(axis=1, keepdims=True)).sum(axis=0)
+            self.queries[0] += len(member)
+        received = A.numpy(force=True).sum(axis=1, dtype=np.float64)  # (h, n)
+        self.mass[layer - 1] += received @ self.member
+
+    def _members(self, ids: np.ndarray) -> np.ndarray:
+        first = np.arange(len(ids)) == 0
+        columns = [first, np.isin(ids, self.separators), np.isin(ids, self.punctuation)]
+        return np.stack(columns, axis=1).astype(np.float64)
+
+    _REMEMBERED = ("mass", "uniform", "position", "queries")
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What it remembers, as arrays."""
+        return {name: getattr(self, name) for name in self._REMEMBERED}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Take up where an earlier run stopped."""
+        for name in self._REMEMBERED:
+            setattr(self, name, state[name].copy())
+
+    def result(self) -> Any:
+        """The statistics as an ``xarray.Dataset``.
+
+        Variables: ``mass`` (layer, head, kind), the mean over all tokens of all texts of the attention a token pays
+        to the class; its baselines ``uniform`` and ``position`` (kind); ``excess``, mass / position baseline (nan
+        for a class that never occurs).
+        """
+        import xarray
+
+        mass = self.mass / self.queries
+        position = self.position / self.queries
+        variables = {
+            "mass": (("layer", "head", "kind"), mass),
+            "uniform": ("kind", self.uniform / self.queries),
+            "position": ("kind", position),
+            "excess": (("layer", "head", "kind"), ratio(mass, position)),
+        }
+        return xarray.Dataset(variables, {"layer": np.arange(1, len(mass) + 1), "kind": list(CLASSES)})
+
+
+def sinks(
+    name: str | Path | Model,
+    texts: Iterable[str | Sequence[int]],
+    layers: int | None = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Attention mass on first, separator and punctuation tokens, per layer and head, with its baselines.
+
+    The options are those of ``metastable.models.probe``; the result is its ``sinks`` dataset.
+
+    Examples
+    --------
+    >>> from metastable.models import sinks, zoo
+    >>> found = sinks("reactions-albert", zoo.reactions()[:20])  # doctest: +SKIP
+    >>> bool(found["mass"].sel(kind="first").max() > found["position"].sel(kind="first"))  # doctest: +SKIP
+    True
+    """
+    from metastable.models.probe import probe
+
+    return probe(name, texts, layers=layers, measure=("sinks",), resume=resume, progress=progress).sinks

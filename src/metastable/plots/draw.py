@@ -1,0 +1,101 @@
+"""The front door: named pictures of a run, for `Trajectory.plot` and the command line."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from metastable.errors import InputError, unknown
+from metastable.plots import from_trajectory as of_run
+from metastable.plots.from_trajectory import Choices
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A named picture of a run: what it shows, how it is drawn, which options of `plot` it listens to."""
+
+    shows: str
+    draw: Callable[[Any, Choices], Figure]
+    options: tuple[str, ...]
+
+
+def plot(
+    trajectory: Any,
+    kind: str = "snapshots",
+    *,
+    times: int | ArrayLike | None = None,
+    spacing: str | None = None,
+    color: Any = None,
+    first: str | None = None,
+    view: tuple[float, float] | None = None,
+    run: int | None = None,
+    head: int | None = None,
+    observable: str | None = None,
+    log: bool | None = None,
+) -> Figure:
+    """Draw a named picture of a run.
+
+    Parameters
+    ----------
+    trajectory
+        A `Trajectory`.
+    kind
+        A name in `PLOTS`.
+    times
+        Times to show: a count or the times themselves.
+    spacing
+        "linear" or "exponential" spacing of a count of times.
+    color
+        "cluster" (identities kept through merges), "final", "token", a colour, labels (n,) or identities (T, n).
+    first
+        A colour for the first token, for example "red".
+    view
+        Azimuth and elevation in degrees when d = 3.
+    run
+        Which run of an ensemble; 0 when None, and the picture says so.
+    head
+        Which attention head, counted from 0.
+    observable
+        What a time series shows, a name in `metastable.observables.OBSERVABLES`.
+    log
+        Logarithmic colours of attention, or vertical axis of a time series.
+
+    Returns
+    -------
+    Figure
+        Write it with `save_figure`.
+
+    Examples
+    --------
+    >>> import metastable as ms
+    >>> run = ms.simulate(ms.Dynamics(beta=9.0, mask="causal"), ms.initial.sphere(n=8, d=3, seed=0), t=1.0, save=3)
+    >>> fig = plot(run, "snapshots", times=[0.0, 1.0], first="red")
+    >>> len(fig.axes)
+    2
+    """
+    if kind not in PLOTS:
+        raise unknown("kind of picture", kind, PLOTS)
+    choices = Choices(times, spacing, color, first, view, run, head, observable, log)
+    picture = PLOTS[kind]
+    for name in choices.given:
+        if name not in picture.options:
+            raise InputError(f"The picture '{kind}' has no option '{name}'; it takes {', '.join(picture.options)}.")
+    return picture.draw(trajectory, choices)
+
+
+_TIMES = ("times", "spacing")
+_TOKENS = ("color", "first", "view", "run")
+
+PLOTS: dict[str, Plot] = {
+    "snapshots": Plot("tokens at a few times", of_run.draw_snapshots, _TIMES + _TOKENS),
+    "trajectories": Plot("every token's path", of_run.draw_trajectories, _TOKENS),
+    "polytope": Plot("tokens and the convex hull they end in, d = 2 or 3", of_run.draw_polytope, _TIMES + _TOKENS),
+    "attention": Plot("attention matrices over times or heads", of_run.draw_attention, (*_TIMES, "run", "head", "log")),
+    "clouds": Plot("keys and queries joined by attention", of_run.draw_clouds, (*_TIMES, "run", "head")),
+    "series": Plot("an observable over time", of_run.draw_series, ("observable", "run", "log")),
+    "similarity": Plot("histograms of pairwise similarity over time", of_run.draw_similarity, (*_TIMES, "run")),
+    "hyperplanes": Plot("coordinates along V's eigenvectors over time", of_run.draw_hyperplanes, ("run", "head")),
+    "eigenvalues": Plot("eigenvalues of V in the complex plane", of_run.draw_eigenvalues, ("head",)),
+}

@@ -1,0 +1,218 @@
+"""The velocity of weighted tokens on the sphere, on the host: what coalescence and the leap integrate."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metastable.engines.attend import attend
+from metastable.engines.exact.rows import row_sums
+from metastable.engines.simd import packing as pack
+from metastable.engines.simd.exponential import LOG2E
+from metastable.engines.simd.vectors import inlined, kernel
+from metastable.errors import InputError
+
+# Weighted tokens that have formed clusters: pairs up to which one thread is quicker than `attend` with its checks, the
+# same for more than three coordinates, where NumPy is that thread, and pairs up to which a step is best made by loops.
+_FEW_PAIRS, _FEW_WIDE_PAIRS, _FEWEST_PAIRS = 150_000, 20_000, 3_000
+_LARGEST = 450.0  # powers of two that scores may reach without leaving the range of floats
+
+Velocity = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Steps = Callable[[np.ndarray, np.ndarray, float, int], np.ndarray]
+
+
+def check(dyn: Any, x: np.ndarray, purpose: str) -> None:
+    """Refuse, in one sentence, dynamics whose tokens may not be merged into weighted ones."""
+    w = dyn.weights
+    why = None
+    if dyn.geometry_name != "sphere":
+        why = f"tokens on the sphere, not geometry {dyn.geometry_name!r}"
+    elif dyn.mask_name != "full":
+        why = f"full attention, not mask {dyn.mask_name!r}: a masked token is not exchangeable with its neighbours"
+    elif dyn.normalise_name not in ("softmax", "unnormalised") or dyn.score_name != "dot":
+        why = "softmax or unnormalised attention with the dot score"
+    elif dyn.position is not None or dyn.block is not None or np.any(np.asarray(dyn.noise) != 0):
+        why = "dynamics without positions, block or noise"
+    elif w.time_dependent or any(b is not None for b in (w.q_bias, w.k_bias, w.v_bias, w.o_bias)):
+        why = "weights without biases that do not depend on time"
+    elif np.ndim(dyn.beta) or np.ndim(x) != 2:
+        why = "one run at a time, tokens (n, d) and one beta"
+    if why:
+        raise InputError(f"{purpose} needs {why}.")
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """x / |x| per token."""
+    return x / np.sqrt(np.einsum("id,id->i", x, x))[:, None]  # type: ignore[no-any-return]
+
+
+def tangent(x: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """The part of u across x, for unit x."""
+    return u - np.einsum("id,id->i", x, u)[:, None] * x  # type: ignore[no-any-return]
+
+
+class Law(NamedTuple):
+    """What a velocity needs of a Dynamics: Q_h^T K_h, V_h (both (h, d, d)), beta and the normalisation."""
+
+    A: np.ndarray
+    V: np.ndarray
+    beta: float
+    normalise: str
+
+
+def law(dyn: Any, d: int) -> Law:
+    """The law of tokens in dimension d."""
+    A, V = np.broadcast_arrays(dyn.weights.score_map(0.0, d), dyn.weights.value_map(0.0, d))
+    return Law(np.array(A, np.float64), np.array(V, np.float64), float(dyn.beta), dyn.normalise_name)
+
+
+def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> Velocity:
+    """f(x, w): velocities of the tokens x[:len(w)] with weights w, and of those behind them, which only look on.
+
+    The value at x of the extension |x| f(x / |x|) off the sphere, as in `metastable.solve.steps.field`.
+    """
+    A, V, beta, normalise = law(dyn, d)
+    plain = np.array_equal(A, np.broadcast_to(np.eye(d), A.shape))
+    straight = [_multiple_of_identity(matrix) for matrix in V]
+
+    def pull(y: np.ndarray, w: np.ndarray) -> np.ndarray:
+        if len(y) * len(w) <= (_FEW_PAIRS if d <= 3 else _FEW_WIDE_PAIRS):
+            return sum(_alone(beta * (y if plain else y @ A[h]), y, w, normalise) @ V[h].T for h in range(len(V)))
+        out = np.zeros_like(y)
+        everyone = np.concatenate([w, np.zeros(len(y) - len(w))])  # one sum for tokens and onlookers
+        for h, value_map in enumerate(V):
+            q = y if plain else y @ A[h]
+            got = attend(q, y, None, beta, normalise=normalise, weights=everyone, summation=summation, tol=tol,
+                         radial=straight[h] is None or not plain).value  # fmt: skip
+            out += got @ value_map.T if straight[h] is None else straight[h] * got
+        return out
+
+    def field(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        size = np.sqrt(np.einsum("id,id->i", x, x))[:, None]
+        y = x / size
+        return size * tangent(y, pull(y, w))  # type: ignore[no-any-return]
+
+    return field
+
+
+def runge_kutta(dyn: Any, d: int, field: Velocity) -> Steps:
+    """f(x, w, h, count): tokens and onlookers of `velocity` after some classical Runge-Kutta steps on the sphere."""
+    A, V, beta, normalise = law(dyn, d)
+
+    def steps(x: np.ndarray, w: np.ndarray, h: float, count: int) -> np.ndarray:
+        if few(x, w):
+            return _few_steps(x, w, A, V, beta, normalise == "softmax", h, count)  # type: ignore[no-any-return]
+        for _ in range(count):
+            k1 = field(x, w)
+            k2 = field(x + h / 2 * k1, w)
+            k3 = field(x + h / 2 * k2, w)
+            k4 = field(x + h * k3, w)
+            x = unit(x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+        return x
+
+    return steps
+
+
+def few(x: np.ndarray, w: np.ndarray) -> bool:
+    """Whether a step of the tokens x[:len(w)] and their onlookers costs next to nothing."""
+    return len(x) * len(w) <= _FEWEST_PAIRS
+
+
+@inlined
+def _dot(a: Any, i: int, b: Any, j: int) -> float:
+    """<a_i, b_j>."""
+    made = 0.0
+    for c in range(a.shape[1]):
+        made += a[i, c] * b[j, c]
+    return made
+
+
+@inlined
+def _pulled(y: Any, i: int, w: Any, A: Any, V: Any, beta: float, softmax: bool, room: Any, scores: Any) -> None:
+    """Add what one head pulls at row i to room[0]; loops over numbers, because temporary arrays cost more than sums."""
+    d = y.shape[1]
+    for c in range(d):
+        room[1, c], room[2, c] = 0.0, 0.0
+        for e in range(d):
+            room[1, c] += beta * y[i, e] * A[e, c]
+    top, z = -np.inf if softmax else 0.0, 0.0
+    for j in range(len(w)):
+        scores[j] = _dot(room, 1, y, j)
+        if softmax:
+            top = max(top, scores[j])
+    for j in range(len(w)):
+        weight = w[j] * math.exp(scores[j] - top)
+        z += weight if softmax else w[j]
+        for c in range(d):
+            room[2, c] += weight * y[j, c]
+    for c in range(d):
+        room[0, c] += _dot(V, c, room, 2) / z
+
+
+@inlined
+def _rates(x: Any, k: Any, h: float, w: Any, A: Any, V: Any, beta: float, softmax: bool, rate: Any) -> None:
+    """The velocities at x + h k of the tokens w and of the onlookers behind them, as `velocity` has them."""
+    n, d = x.shape
+    y, size, room, scores = np.empty((n, d)), np.empty(n), np.empty((3, d)), np.empty(len(w))
+    for i in range(n):
+        for c in range(d):
+            y[i, c] = x[i, c] + h * k[i, c]
+        size[i] = math.sqrt(_dot(y, i, y, i))
+        for c in range(d):
+            y[i, c] /= size[i]
+    for i in range(n):
+        for c in range(d):
+            room[0, c] = 0.0
+        for head in range(len(A)):
+            _pulled(y, i, w, A[head], V[head], beta, softmax, room, scores)
+        along = _dot(y, i, room, 0)
+        for c in range(d):
+            rate[i, c] = size[i] * (room[0, c] - along * y[i, c])
+
+
+@kernel
+def _few_steps(start: Any, w: Any, A: Any, V: Any, beta: float, softmax: bool, h: float, count: int) -> Any:
+    """Classical Runge-Kutta steps of a few tokens start[:len(w)] and of onlookers, back onto the sphere each time."""
+    x, rate, total = start.copy(), np.zeros_like(start), np.empty_like(start)
+    for _ in range(count):
+        total[:] = 0.0
+        for weight, part in ((1.0, 0.0), (2.0, 0.5), (2.0, 0.5), (1.0, 1.0)):
+            _rates(x, rate, part * h, w, A, V, beta, softmax, rate)
+            for i in range(x.shape[0]):
+                for c in range(x.shape[1]):
+                    total[i, c] += weight * rate[i, c]
+        for i in range(x.shape[0]):
+            for c in range(x.shape[1]):
+                x[i, c] += h / 6 * total[i, c]
+            size = math.sqrt(_dot(x, i, x, i))
+            for c in range(x.shape[1]):
+                x[i, c] /= size
+    return x
+
+
+def _alone(q: np.ndarray, y: np.ndarray, w: np.ndarray, normalise: str) -> np.ndarray:
+    """sum_j A_ij y_j over the tokens y[:len(w)] of weights w, with scores <q_i, y_j>, in this thread."""
+    y, d, n = y[: len(w)], q.shape[1], len(q)
+    bound = np.ceil(LOG2E * np.sqrt(np.einsum("id,id->i", q, q)))  # of every score, in powers of two
+    if d > 3 or not bound.max() < _LARGEST:
+        return _plain(q @ y.T, y, w, normalise)
+    Q, out = np.zeros((3, n)), np.zeros((4, n))
+    Q[:d] = LOG2E * q.T
+    K, S = pack.coordinates(y, 3, np.float64), pack.sources(y, w, 4, np.float64)
+    row_sums(Q, K, S, np.zeros(n, np.int64), np.full(n, len(y)), bound, 0, n, out, 8)
+    total = out[0] if normalise == "softmax" else w.sum() * np.exp2(-bound)
+    return (out[1 : 1 + d] / total).T  # type: ignore[no-any-return]
+
+
+def _plain(S: np.ndarray, y: np.ndarray, w: np.ndarray, normalise: str) -> np.ndarray:
+    """The same from the scores S (m, n), by NumPy: any dimension, scores of any size."""
+    if normalise == "unnormalised":
+        return (np.exp(S) * w) @ y / w.sum()  # type: ignore[no-any-return]
+    P = np.exp(S - S.max(axis=1, keepdims=True)) * w
+    return P @ y / P.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+
+def _multiple_of_identity(matrix: np.ndarray) -> float | None:
+    scale = float(matrix[0, 0])
+    return scale if np.array_equal(matrix, scale * np.eye(len(matrix))) else None

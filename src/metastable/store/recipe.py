@@ -1,0 +1,125 @@
+"""What makes two runs the same, and how a run is told to `metastable simulate`."""
+
+import hashlib
+import io
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metastable.solve.pieces import Plan
+from metastable.solve.simulate import Until
+from metastable.store.describe import Parts
+from metastable.store.files import read_bytes, write_whole
+from metastable.store.folder import CONFIG
+
+INPUTS = "inputs"
+SETTINGS = tuple(field.name for field in fields(Plan) if field.name not in ("dynamics", "times"))
+_ARRAYS = ("Q", "K", "V")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A run as a TOML table, with the arrays its file names stand for.
+
+    ``table`` has the names of `metastable.config.Simulate`. ``beyond`` names the parts a TOML file cannot tell (a
+    block, weights per layer, functions): such a run can be made again only from Python.
+    """
+
+    table: dict[str, Any]
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    beyond: tuple[str, ...] = ()
+
+
+def fingerprint(plan: Plan, x: np.ndarray, until: Until, parts: Parts) -> str | None:
+    """A digest of everything that decides the digits of a run; None when functions of one's own are among it."""
+    if parts.custom or callable(until):
+        return None
+    numbers = [until, *(getattr(plan, name) for name in SETTINGS)]
+    digest = hashlib.sha256(json.dumps([parts.tree, numbers], sort_keys=True).encode())
+    for name, array in (("tokens", x), ("times", plan.times), *sorted(parts.arrays.items())):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def recipe_of(plan: Plan, x: np.ndarray | None, until: Until, parts: Parts | None) -> Recipe:
+    """The recipe of a run made from Python, as far as a TOML file can tell it."""
+    table: dict[str, Any] = {}
+    inputs: dict[str, np.ndarray] = {}
+    if x is not None:
+        table |= {"n": x.shape[-2], "d": x.shape[-1], "tokens": f"{INPUTS}/tokens.npy"}
+        inputs["tokens"] = x
+    for name in SETTINGS:
+        table[name] = getattr(plan, name)
+    table["save"] = _save(plan.times, plan.t)
+    beyond = [] if x is not None else ["tokens"]
+    if isinstance(until, (str, int)):
+        table["until"] = until
+    elif until is not None:
+        beyond.append("until")
+    if parts is None:
+        beyond.append("dynamics")
+    else:
+        _add_parts(parts, table, inputs, beyond)
+    return Recipe(table, inputs, tuple(beyond))
+
+
+def _add_parts(parts: Parts, table: dict[str, Any], inputs: dict[str, np.ndarray], beyond: list[str]) -> None:
+    for name in ("beta", "normalise", "mask", "geometry", "score", "noise"):
+        value = parts.tree[name]
+        if isinstance(value, dict):
+            beyond.append(name)
+        else:
+            table[name] = value
+    for name, value in parts.tree["weights"].items():
+        if isinstance(value, dict) and name in _ARRAYS and "array" in value:
+            table[name] = f"{INPUTS}/{name}.npy"
+            inputs[name] = parts.arrays[value["array"]]
+        elif isinstance(value, dict):
+            beyond.append(f"weights.{name}")
+    beyond.extend(name for name in ("position", "block") if parts.tree[name] is not None)
+
+
+def _save(times: np.ndarray, t: float) -> int | list[float]:
+    even = np.linspace(0.0, t, len(times)) if len(times) > 1 else np.array([t])
+    return len(times) if np.array_equal(times, even) else times.tolist()
+
+
+def write_recipe(folder: Path, recipe: Recipe) -> None:
+    """Write inputs/ and config.toml."""
+    import tomli_w
+
+    for name, array in recipe.inputs.items():
+        (folder / INPUTS).mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        write_whole(folder / INPUTS / f"{name}.npy", buffer.getvalue())
+    if recipe.beyond:
+        table = {"python": {**recipe.table, "beyond": list(recipe.beyond)}}
+        note = "# Parts of this run cannot be told in a TOML file (see `beyond`): make it again from Python.\n"
+    else:
+        table = {"simulate": recipe.table}
+        note = f"# Make this run again: metastable simulate {CONFIG} --out ANOTHER-FOLDER\n"
+    write_whole(folder / CONFIG, (note + tomli_w.dumps(table)).encode())
+
+
+def differences(folder: Path, recipe: Recipe) -> str:
+    """In words, the first settings in which the record in a folder differs from a recipe."""
+    try:
+        found = tomllib.loads(read_bytes(folder / CONFIG).decode())
+        there = found.get("simulate") or found["python"]
+    except (OSError, ValueError, KeyError):
+        return ""
+    names = [n for n in {**recipe.table, **there} if n != "beyond" and recipe.table.get(n) != there.get(n)]
+    told = [f"{n} is {_short(there.get(n))} there and {_short(recipe.table.get(n))} here" for n in names[:2]]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is None else repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,163 @@
+"""Fixed steps of the rescaled flow by kernels against the same steps by JAX, and against themselves."""
+
+import numpy as np
+import pytest
+
+import metastable as ms
+from metastable.engines.chart import kernel_runs as charted
+from metastable.errors import InputError
+from metastable.solve.simulate import prepare, run_pieces
+
+
+def value_map(kind, d, seed=0):
+    M = np.random.default_rng(seed).normal(size=(d, d)) / np.sqrt(d)
+    kinds = {
+        "identity": np.eye(d),
+        "symmetric": (M + M.T) / 2,
+        "contracting": 0.3 * M - np.eye(d),
+        "complex": M,
+        "turning": (M - M.T) / 2 + 0.2 * np.eye(d),
+    }
+    return kinds[kind]
+
+
+def dynamics(kind, d, mask="full", seed=0, **weights):
+    return ms.Dynamics(ms.Weights(V=value_map(kind, d, seed), **weights), geometry="rescaled", mask=mask)
+
+
+def tokens(n, d, seed=1, runs=()):
+    return np.random.default_rng(seed).normal(size=(*runs, n, d))
+
+
+def both(dyn, z, **asked):
+    return [ms.simulate(dyn, z, summation=how, **asked) for how in ("exact", "dense")]
+
+
+def assert_same(exact, dense, rtol=1e-11):
+    assert exact.provenance["summation"] == "exact"
+    assert dense.provenance["summation"] == "dense"
+    assert exact.status == dense.status
+    assert exact.valid_until == dense.valid_until
+    np.testing.assert_allclose(exact.x, dense.x, rtol=0, atol=rtol * np.abs(dense.x).max())
+
+
+@pytest.mark.parametrize(
+    ("kind", "mask", "method"),
+    [
+        ("identity", "causal", "rk4"),
+        ("symmetric", "full", "euler"),
+        ("contracting", "full", "rk4"),
+        ("contracting", "causal", "layers"),
+        ("complex", "causal", "euler"),
+        ("turning", "full", "layers"),
+        ("turning", "full", "rk4"),
+    ],
+)
+def test_as_dense(kind, mask, method):
+    save = 4 if method == "layers" else [0.0, 0.33, 2.5, 2.53, 5.0]  # most saves lie inside a step
+    exact, dense = both(dynamics(kind, 5, mask), tokens(21, 5), t=5.0, dt=0.1, method=method, save=save)
+    assert_same(exact, dense)
+    assert exact.chart[0].shape == dense.chart[0].shape
+    assert exact.chart[1].shape == dense.chart[1].shape
+    np.testing.assert_allclose(exact.coordinates()[0], dense.coordinates()[0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [16, 17, 40, 515])  # one panel, part of a second, three, and too many to keep
+@pytest.mark.parametrize("Q", [None, np.diag([1.0, 0.5, 1.0, 2.0])])  # scores symmetric in the chart, and not
+def test_scores_of_one_panel_serve_the_others(n, Q):
+    dyn = dynamics("symmetric", 4, Q=Q)
+    assert_same(*both(dyn, tokens(n, 4), t=0.3, dt=0.1, method="euler", save=2))
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 3), (40, 20)])
+def test_any_size(n, d):
+    assert_same(*both(dynamics("symmetric", d), tokens(n, d), t=4.0, save=3))
+
+
+def test_queries_and_keys_of_their_own():
+    rng = np.random.default_rng(5)
+    dyn = dynamics("symmetric", 6, Q=rng.normal(size=(4, 6)), K=rng.normal(size=(4, 6)))
+    assert_same(*both(dyn, tokens(20, 6), t=3.0, save=3))
+
+
+def test_tokens_that_have_joined_others_are_held_by_their_offsets():
+    exact, dense = both(dynamics("identity", 3), 5.0 * tokens(30, 3), t=15.0, save=4)
+    assert_same(exact, dense)
+    own = exact.chart[1] == np.arange(30)
+    assert own[0].all()
+    assert own[-1].sum() < 15
+
+
+def test_a_run_in_an_ensemble_is_the_same_run_alone_to_the_last_bit():
+    kinds = ["symmetric", "complex", "identity", "turning", "contracting"]
+    members = [dynamics(kind, 3, seed=k) for k, kind in enumerate(kinds)]
+    z = tokens(18, 3, runs=(5,))
+    asked = {"t": 5.0, "save": [0.0, 1.03, 5.0]}
+    together = ms.simulate_many(members, z, **asked)
+    for member, start, run in zip(members, z, together):
+        alone = ms.simulate(member, start, **asked)
+        assert run.provenance["summation"] == alone.provenance["summation"] == "exact"
+        assert np.array_equal(run.x, alone.x)
+        assert run.valid_until == alone.valid_until
+        assert np.array_equal(run.coordinates()[0], alone.coordinates()[0])
+    stacked = ms.simulate(members[0], z.reshape(5, 1, 18, 3), **asked)
+    assert stacked.x.shape == (3, 5, 1, 18, 3)
+    assert np.array_equal(stacked.x[:, 0, 0], together[0].x)
+
+
+def test_comparing_the_copies_more_often_changes_nothing(monkeypatch):
+    dyn, z = dynamics("complex", 3), tokens(18, 3)
+    asked = {"t": 6.0, "save": [0.0, 0.05, 3.0, 6.0]}
+    at_once = ms.simulate(dyn, z, **asked)
+    monkeypatch.setattr(charted, "_MOST_KEPT", 5 * 18 * 3)
+    in_parts = ms.simulate(dyn, z, **asked)
+    assert np.array_equal(at_once.x, in_parts.x)
+    assert at_once.valid_until == in_parts.valid_until
+
+
+def test_taken_up_again_it_gives_the_same_digits():
+    plan, z = prepare(dynamics("complex", 3), tokens(18, 3), t=6.0, save=61)
+    pieces = list(run_pieces(plan, z))
+    assert len(pieces) > 5
+    rest = list(run_pieces(plan, z, state=pieces[3].state))
+    for one, again in zip(pieces[4:], rest, strict=True):
+        assert np.array_equal(one.x, again.x)
+        assert np.array_equal(one.parted, again.parted)
+
+
+def test_both_ways_notice_that_rounding_decides():
+    """Three tokens on a line, the middle one in unstable balance: it is left at the rate exp(e^{2t}/2)."""
+    z = np.array([[-1.0], [1e-17], [1.0]])
+    with pytest.warns(RuntimeWarning, match="Rounding"):
+        exact, dense = both(ms.Dynamics(geometry="rescaled"), z, t=8.0, save=17)
+    assert exact.valid_until == pytest.approx(dense.valid_until, abs=1.0)
+    assert exact.valid_until < 6.0
+
+
+def test_what_kernels_cannot_take_stays_dense_or_is_refused():
+    z = tokens(6, 2)
+    for dyn, asked in [
+        (ms.Dynamics(geometry="rescaled", normalise="hardmax"), {}),
+        (ms.Dynamics(geometry="rescaled", mask="window(2)"), {}),
+        (ms.Dynamics(geometry="rescaled"), {"method": "tsit5"}),
+        (ms.Dynamics(geometry="rescaled"), {"dtype": "float32"}),
+        (ms.Dynamics(ms.Weights(V=[[1.0, 1.0], [0.0, 1.0]]), geometry="rescaled"), {}),
+    ]:
+        assert ms.simulate(dyn, z, t=0.5, save=2, **asked).provenance["summation"] == "dense"
+        with pytest.raises(InputError, match="because"):
+            ms.simulate(dyn, z, t=0.5, save=2, summation="exact", **asked)
+
+
+def test_a_member_without_eigenvectors_runs_too_and_says_how():
+    members = [dynamics("symmetric", 2), ms.Dynamics(ms.Weights(V=[[1.0, 1.0], [0.0, 1.0]]), geometry="rescaled")]
+    runs = ms.simulate_many(members, tokens(6, 2, runs=(2,)), t=1.0, save=2)
+    assert [run.provenance["summation"] for run in runs] == ["exact", "dense"]
+
+
+def test_divergence_is_told():
+    """V contracts so fast that zeta leaves the range of floats."""
+    exact, dense = both(
+        ms.Dynamics(ms.Weights(V=-np.eye(2)), geometry="rescaled"), tokens(5, 2), t=900.0, dt=0.5, save=10
+    )
+    assert exact.status == dense.status
+    assert len(exact.x) == len(dense.x)
