@@ -36,10 +36,10 @@ def _numpy(case: Case, dtype: type) -> Run:
 
 
 def metastable(case: Case) -> Run:
-    from metastable import engines as fast
+    from metastable import engines
 
     q, k, v, beta = setting(case)
-    return lambda: fast.attend(q, k, v, beta=beta, mask="causal").value
+    return lambda: engines.attend(q, k, v, beta=beta, mask="causal").value
 
 
 def torch_sdpa(case: Case) -> Run:
@@ -73,7 +73,7 @@ WORKLOAD = Workload(
     tolerance=1e-5,
     engines={
         "numpy float64, blocked": Engine(lambda case: _numpy(case, np.float64)),
-        OURS: Engine(metastable, "fast.attend"),
+        OURS: Engine(metastable, "engines.attend"),
         "numpy float32, blocked": Engine(lambda case: _numpy(case, np.float32)),
         "torch eager": Engine(torch_eager, "holds the n x n matrix"),
         "torch SDPA": Engine(torch_sdpa, "is_causal=True"),

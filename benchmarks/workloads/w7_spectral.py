@@ -36,17 +36,17 @@ def _tangent(x: np.ndarray, pull: np.ndarray) -> np.ndarray:
 
 
 def exact(case: Case, mask: str) -> Run:
-    from metastable import engines as fast
+    from metastable import engines
 
     x, rows = peers.sphere((case["n"], case["d"])), compared(case)
     if isinstance(rows, slice):
-        return lambda: _tangent(x, fast.exact(x, x, beta=BETA, mask=mask).value)
+        return lambda: _tangent(x, engines.exact(x, x, beta=BETA, mask=mask).value)
 
     def some() -> Outcome:
         if mask == "full":
-            pull = fast.exact(x[rows], x, beta=BETA).value
+            pull = engines.exact(x[rows], x, beta=BETA).value
         else:
-            pull = np.concatenate([fast.exact(x[i : i + 1], x[: i + 1], beta=BETA).value for i in rows])
+            pull = np.concatenate([engines.exact(x[i : i + 1], x[: i + 1], beta=BETA).value for i in rows])
         return Outcome(_tangent(x[rows], pull), seconds=float("nan"))  # a check, not a time
 
     return some
@@ -54,9 +54,9 @@ def exact(case: Case, mask: str) -> Run:
 
 def velocity(x: np.ndarray, mask: str) -> np.ndarray:
     """The velocity in linear time: without the radial part the sum is the velocity."""
-    from metastable import engines as fast
+    from metastable import engines
 
-    got = fast.attend(x, x, beta=BETA, mask=mask, summation="spectral", tol=TOLERANCE, radial=False)
+    got = engines.attend(x, x, beta=BETA, mask=mask, summation="spectral", tol=TOLERANCE, radial=False)
     if got.method != "spectral":
         raise RuntimeError(f"the linear-time sum was not made: {got.reason}")
     return got.value
@@ -94,9 +94,9 @@ WORKLOAD = Workload(
     tolerance=2e-12,
     engines={
         "exact": Engine(partial(exact, mask="full"), "metastable's exact kernel"),
-        OURS: Engine(partial(linear, mask="full"), "fast.attend, spectral"),
+        OURS: Engine(partial(linear, mask="full"), "engines.attend, spectral"),
         "exact, causal": Engine(partial(exact, mask="causal"), reference="exact, causal"),
-        CAUSAL: Engine(partial(linear, mask="causal"), "fast.attend, spectral", reference="exact, causal"),
+        CAUSAL: Engine(partial(linear, mask="causal"), "engines.attend, spectral", reference="exact, causal"),
         f"{OURS}, a tenth": Engine(
             partial(tenth, mask="full"), "a tenth of the tokens; the answer is of all", only=LARGE
         ),

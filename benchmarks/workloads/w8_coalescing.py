@@ -20,12 +20,12 @@ def tokens(case: Case) -> np.ndarray:
 
 def coalescing(case: Case, tolerance: float) -> Run:
     import metastable as ms
-    from metastable import engines as fast
+    from metastable import reduced
 
     dynamics, x = ms.Dynamics(beta=BETA), tokens(case)
 
     def run() -> np.ndarray:
-        return fast.coalesce(
+        return reduced.coalesce(
             dynamics, x, t=case["t"], dt=DT, save=SAVES, tolerance=tolerance, summation=case["summation"]
         ).x  # (SAVES, n, d)
 
@@ -72,7 +72,7 @@ WORKLOAD = Workload(
     tolerance=1e-8,
     engines={
         "without": Engine(lambda case: coalescing(case, 0.0), "the same loop, nothing merges"),
-        OURS: Engine(lambda case: coalescing(case, MERGE), "fast.coalesce"),
+        OURS: Engine(lambda case: coalescing(case, MERGE), "reduced.coalesce"),
         "metastable, simulate": Engine(simulated, "ms.simulate, nothing merges"),
         "numpy": Engine(numpy_loop, "first steps", only=("exact",)),
         "torch eager": Engine(torch_eager, "first steps", only=("exact",)),

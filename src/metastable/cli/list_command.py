@@ -13,12 +13,12 @@ from metastable.errors import unknown
 
 # kind -> (module, table, what the names are for). Add a kind: a line here.
 KINDS: dict[str, tuple[str, str, str]] = {
-    "geometries": ("geometry", "GEOMETRIES", "--geometry"),
-    "normalisations": ("normalise", "NORMALISATIONS", "--normalise"),
-    "masks": ("masks", "MASKS", "--mask, and window(8), window(8, causal)"),
-    "scores": ("scores", "SCORES", "--score"),
-    "methods": ("integrate", "METHODS", "--method"),
-    "families": ("weights", "FAMILIES", "--Q, --K, --V"),
+    "geometries": ("equation.geometry", "GEOMETRIES", "--geometry"),
+    "normalisations": ("equation.normalise", "NORMALISATIONS", "--normalise"),
+    "masks": ("equation.masks", "MASKS", "--mask, and window(8), window(8, causal)"),
+    "scores": ("equation.scores", "SCORES", "--score"),
+    "methods": ("solve.methods", "METHODS", "--method"),
+    "families": ("equation.weights", "FAMILIES", "--Q, --K, --V"),
     "clouds": ("config.job", "CLOUDS", "--initial"),
     "observables": ("observables", "OBSERVABLES", "run.observe(NAME), and plot --kind series --observable NAME"),
     "plots": ("plots", "PLOTS", "plot --kind"),

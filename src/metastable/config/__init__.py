@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 # `build` needs JAX and the settings do not: names are imported on first use, so that --help stays quick
-_HOMES = {"Animate": "settings", "Plot": "settings", "Simulate": "settings", "Tables": "files"}
-_HOMES |= {"read": "files", "Job": "job", "build": "job"}
+_HOMES = {"Animate": "settings", "Plot": "settings", "Simulate": "settings", "Tables": "toml_files"}
+_HOMES |= {"read": "toml_files", "Job": "job", "build": "job"}
 
 __all__ = ["Animate", "Job", "Plot", "Simulate", "Tables", "build", "read"]
 

@@ -8,9 +8,8 @@ import pytest
 from scipy.integrate import quad
 
 import metastable as ms
-from metastable.engines import follow
 from metastable.errors import InputError
-from metastable.reduced import coalesce, leap
+from metastable.reduced import coalesce, follow, leap
 
 
 def lifetime(beta, start, end, m1, m2):
