@@ -1,4 +1,4 @@
-"""JAX, set up once: float64, and compiled code kept between runs.
+"""JAX, set up once: float64, compiled code kept between runs, and which values of a part are traced.
 
 Every module of the package takes ``jax`` and ``jnp`` from here, so that no array is ever made in float32 by
 accident and the command line does not compile the same step twice in two calls.
@@ -7,15 +7,19 @@ accident and the command line does not compile the same step twice in two calls.
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["cache_home", "is_traced", "jax", "jnp", "register"]
+__all__ = ["Array", "Scores", "Tokens", "cache_home", "is_traced", "jax", "jnp", "register", "structure"]
 
 T = TypeVar("T")
-_REGISTERED: set[type] = set()
+Array: TypeAlias = jax.Array
+Tokens: TypeAlias = jax.Array  # (..., n, d)
+Scores: TypeAlias = jax.Array  # (..., h, m, n): m queries, n keys
+_TRACED: set[type] = set()  # parts whose numbers are traced
+_STRUCTURE: set[type] = set()  # parts that are structure as a whole
 
 
 def cache_home() -> Path:
@@ -33,11 +37,16 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
+def structure(cls: type[T]) -> type[T]:
+    """Mark a frozen dataclass as structure: compiled code is made for each value of it, and equal values share it."""
+    _STRUCTURE.add(cls)
+    return cls
+
+
 def register(cls: type[T]) -> type[T]:
-    """Make a frozen dataclass a JAX pytree: numbers and arrays are traced, names and functions are structure.
+    """Make a frozen dataclass a JAX pytree: numbers and arrays are traced, names, parts and functions are structure.
 
     So a sweep over beta or a slider never compiles twice, while another mask or another number of heads does.
-    A field is structure when its value is a string, a bool, an int, a tuple or a plain function.
     """
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
 
@@ -59,14 +68,14 @@ def register(cls: type[T]) -> type[T]:
         return obj
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)
-    _REGISTERED.add(cls)
+    _TRACED.add(cls)
     return cls
 
 
 def _is_structure(value: Any) -> bool:
-    if type(value) in _REGISTERED:
+    if type(value) in _TRACED:
         return False
-    return isinstance(value, (str, bool, int, tuple)) or callable(value)
+    return type(value) in _STRUCTURE or isinstance(value, (str, bool, int, tuple)) or callable(value)
 
 
 def is_traced(value: Any) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from metastable.backend import is_traced, jax, jnp, register
-from metastable.equation.weights import Stack, Timed, checked_value
+from metastable.backend import jax, jnp, register
+from metastable.equation.weights import Stack, Timed, checked_value, varies
 from metastable.errors import InputError, unknown
 
 Array = Any
@@ -30,7 +30,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 def _check_fields(part: Any, ranks: dict[str, int]) -> None:
     for name, rank in ranks.items():
         value = getattr(part, name)
-        if value is None or is_traced(value):
+        if value is None:
             continue
         if callable(value):
             object.__setattr__(part, name, value if isinstance(value, (Stack, Timed)) else Timed(value, rank))
@@ -140,6 +140,11 @@ class Block:
     def __post_init__(self) -> None:
         if self.order not in ("post", "pre"):
             raise unknown("order of norms", self.order, ["post", "pre"])
+
+    @property
+    def time_dependent(self) -> bool:
+        """True when some array is a function of time."""
+        return varies(self)
 
     @property
     def has_norms(self) -> bool:

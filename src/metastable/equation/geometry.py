@@ -1,4 +1,4 @@
-"""Where tokens live: a geometry is three small functions.
+"""Where tokens live: a geometry is three small functions, and what others may rely on.
 
 ``lift(weights, t, x)``        what queries and keys are computed from
 ``tangent(weights, t, x, u)``  the velocity that the pull u causes at x
@@ -10,46 +10,73 @@
 | rescaled    | z = e^{-tV} x             | e^{tV} z | u - V z            | eq. (4) of the second paper   |
 | sphere      | x on S^{d-1}              | x        | u - <x,u>/|x|^2 x  | sec. 2.4 of the first paper   |
 
-Long rescaled runs go through the chart in `metastable.engines.chart.state`; the plain formula here is right for short times.
+Rescaled runs are held in a chart (`metastable.engines.chart.state`); the plain formula here, which `flow` uses, is
+right for short times. Add a geometry: one object and one line in GEOMETRIES.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
-from metastable.backend import jax, jnp
+from metastable.backend import Array, Tokens, jax, jnp, structure
 from metastable.equation.weights import Weights
-from metastable.errors import unknown
-
-Array = Any
+from metastable.errors import InputError, unknown
 
 
-class Geometry(NamedTuple):
-    """The three functions of a space of tokens."""
-
-    lift: Callable[[Weights, Array, Array], Array]
-    tangent: Callable[[Weights, Array, Array, Array], Array]
-    retract: Callable[[Array], Array]
-
-
-def _stay(weights: Weights, t: Array, x: Array) -> Array:
+def _stay(weights: Weights, t: Array, x: Tokens) -> Tokens:
     return x
 
 
-def _free(weights: Weights, t: Array, x: Array, u: Array) -> Array:
+def _free(weights: Weights, t: Array, x: Tokens, u: Tokens) -> Tokens:
     return u
 
 
-def _as_is(x: Array) -> Array:
+def _as_is(x: Tokens) -> Tokens:
     return x
 
 
-def unit(x: Array) -> Array:
+@structure
+@dataclass(frozen=True)
+class Geometry:
+    """A space of tokens.
+
+    Parameters
+    ----------
+    tangent : function (weights, t, x, u) -> velocity
+    retract : function x -> x
+    lift : function (weights, t, x) -> y
+    fixed_norm : bool
+        Tokens are unit vectors: they are projected at the start, compared by angle, and steps commute with scaling.
+    rescales : bool
+        The state is z = e^{-tV} x, so that chart engines hold it.
+    codimension : int
+        The coordinates of a token minus the dimension of its space.
+    """
+
+    tangent: Callable[[Any, Any, Any, Any], Any] = _free
+    retract: Callable[[Any], Any] = _as_is
+    lift: Callable[[Any, Any, Any], Any] = _stay
+    name: str = "custom"
+    fixed_norm: bool = False
+    rescales: bool = False
+    codimension: int = 0
+    about: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def dimension(self, d: int) -> int:
+        """The dimension of the space of one token with d coordinates."""
+        return d - self.codimension
+
+
+def unit(x: Tokens) -> Tokens:
     """x / |x| per token; a token at 0, which has no direction, stays there."""
     squared = (x**2).sum(axis=-1, keepdims=True)
     return x / jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
 
 
-def project(weights: Weights, t: Array, x: Array, u: Array) -> Array:
+def project(weights: Weights, t: Array, x: Tokens, u: Tokens) -> Tokens:
     """P_x(u) = u - <x,u>/|x|^2 x."""
     squared = (x**2).sum(axis=-1, keepdims=True)
     along = (x * u).sum(axis=-1, keepdims=True) / jnp.where(squared > 0, squared, 1.0)
@@ -61,25 +88,31 @@ def _value_matrix(weights: Weights, d: int) -> Array:
     return V if weights.O is None else jnp.asarray(weights.O)[0] @ V
 
 
-def _unscale(weights: Weights, t: Array, z: Array) -> Array:
+def _unscale(weights: Weights, t: Array, z: Tokens) -> Tokens:
     return z @ jax.scipy.linalg.expm(t * _value_matrix(weights, z.shape[-1])).T.astype(z.dtype)
 
 
-def _rescaled_tangent(weights: Weights, t: Array, z: Array, u: Array) -> Array:
+def _rescaled_tangent(weights: Weights, t: Array, z: Tokens, u: Tokens) -> Tokens:
     return u - z @ _value_matrix(weights, z.shape[-1]).T.astype(z.dtype)
 
 
-GEOMETRIES: dict[str, Geometry] = {
-    "euclidean": Geometry(_stay, _free, _as_is),
-    "rescaled": Geometry(_unscale, _rescaled_tangent, _as_is),
-    "sphere": Geometry(_stay, project, unit),
-}
+EUCLIDEAN = Geometry(name="euclidean", about="x in R^d: eq. (1) of the second paper.")
+RESCALED = Geometry(
+    _rescaled_tangent, lift=_unscale, name="rescaled", rescales=True, about="z = e^{-tV} x in R^d: eq. (4)."
+)
+SPHERE = Geometry(project, unit, name="sphere", fixed_norm=True, codimension=1, about="x on the unit sphere.")
+
+GEOMETRIES: dict[str, Geometry] = {space.name: space for space in (SPHERE, EUCLIDEAN, RESCALED)}
 
 
 def resolve(geometry: str | Geometry) -> Geometry:
     """The geometry behind a name, or the one given."""
     if isinstance(geometry, Geometry):
         return geometry
+    if not isinstance(geometry, str):
+        raise InputError(
+            f"geometry must be a name ({', '.join(GEOMETRIES)}) or a Geometry object, not {type(geometry).__name__}."
+        )
     if geometry not in GEOMETRIES:
         raise unknown("geometry", geometry, GEOMETRIES)
     return GEOMETRIES[geometry]

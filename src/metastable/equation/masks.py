@@ -1,68 +1,174 @@
-"""Who may attend to whom: a mask is a function of index arrays, ``visible(i, j) -> bool array``.
+"""Who may attend to whom.
 
-``None`` stands for full attention, which needs no array at all. Add a mask: one function and one line in MASKS.
+A mask says which keys a query sees, ``visible(i, j)``, and, where the keys of each query follow one another, between
+which bounds, ``interval(i, n)``: engines that sum over intervals rely on it, others step aside.
+Add a mask: one object and one line in MASKS.
+
+>>> strided = Mask(lambda i, j: (i - j) % 3 == 0, name="strided")   # no interval: summed by the dense engine
+>>> CAUSAL.bounds(3)[1].tolist()
+[1, 2, 3]
 """
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from metastable.backend import Array, structure
 from metastable.errors import InputError, unknown
 
-Mask = Callable[[Any, Any], Any]
+Visible = Callable[[Any, Any], Any]  # broadcasting index arrays i, j -> bool array
+Interval = Callable[[Any, int], tuple[Any, Any]]  # (i, n) -> first visible column, and the one after the last
+_CHECKED_ROWS = 256  # of a mask with an interval, compared with its function
 
 
-def causal(i: Any, j: Any) -> Any:
-    """Token i sees tokens j <= i: eq. (3) of the causal paper."""
-    return j <= i
+@structure
+@dataclass(frozen=True)
+class Mask:
+    """Which tokens j a token i sees.
+
+    Parameters
+    ----------
+    visible : function (i, j) -> bool array, or None
+        Of index arrays that broadcast; None means that every token sees every token.
+    interval : function (i, n) -> (first, last), optional
+        The visible columns first <= j < last of row i, where they are an interval.
+    name : str
+    about : str
+        What ``metastable list`` says of it.
+    """
+
+    visible: Visible | None
+    interval: Interval | None = None
+    name: str = "custom"
+    about: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def rows(self, queries: Array, n: int) -> Array | None:
+        """What some queries see of n tokens, (m, n), or None for everything."""
+        if self.visible is None:
+            return None
+        seen: Array = self.visible(queries[:, None], np.arange(n)[None, :])
+        return seen
+
+    def bounds(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The interval of each of n rows as two arrays (n,), checked against ``visible``."""
+        if self.interval is None:
+            raise InputError(f"The mask {self.name!r} declares no interval.")
+        return _bounds(self, n)
+
+
+@lru_cache(maxsize=32)
+def _bounds(mask: Mask, n: int) -> tuple[np.ndarray, np.ndarray]:
+    assert mask.interval is not None
+    i = np.arange(n)
+    first, last = mask.interval(i, n)
+    low = np.broadcast_to(np.asarray(first), (n,)).astype(np.int64)
+    high = np.broadcast_to(np.asarray(last), (n,)).astype(np.int64)
+    if (low < 0).any() or (high > n).any() or (low > high).any():
+        raise InputError(f"The interval of the mask {mask.name!r} must lie within 0 and n = {n}.")
+    some = np.unique(np.linspace(0, n - 1, min(n, _CHECKED_ROWS)).astype(int))
+    seen = mask.rows(some, n)
+    inside = (low[some, None] <= i) & (i < high[some, None])
+    if not np.array_equal(inside, np.ones_like(inside) if seen is None else np.asarray(seen)):
+        raise InputError(f"The interval of the mask {mask.name!r} disagrees with what `visible` says for n = {n}.")
+    return low, high
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window is compared by its numbers, so that two equal masks share compiled code."""
+
+    width: int
+    causal: bool
+
+    def __call__(self, i: Any, j: Any) -> Any:
+        near = (j - i <= self.width) & (i - j <= self.width)
+        return near & (j <= i) if self.causal else near
+
+    def interval(self, i: Any, n: int) -> tuple[Any, Any]:
+        return np.maximum(i - self.width, 0), i + 1 if self.causal else np.minimum(i + self.width + 1, n)
 
 
 def window(width: int, causal: bool = False) -> Mask:
     """Token i sees tokens at most ``width`` places away, and only earlier ones when ``causal``.
 
     >>> import numpy as np
-    >>> window(1)(np.arange(3)[:, None], np.arange(3)).astype(int).tolist()
+    >>> window(1).visible(np.arange(3)[:, None], np.arange(3)).astype(int).tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
     """
     if isinstance(width, bool) or not isinstance(width, int) or width < 0:
         raise InputError(f"A window mask needs a whole number of places >= 0, not {width!r}.")
-    return _Window(width, bool(causal))
+    seen = _Window(width, bool(causal))
+    return Mask(seen, seen.interval, f"window({width}, causal)" if causal else f"window({width})")
 
 
-class _Window:
-    """A window is compared by its numbers, so that two equal masks share compiled code."""
+class Table:
+    """Visibility from a boolean array (n, n), compared by its entries."""
 
-    def __init__(self, width: int, causal: bool) -> None:
-        self.width, self.causal = width, causal
+    def __init__(self, entries: np.ndarray) -> None:
+        self.entries = np.array(entries, np.bool_)
+        self.entries.setflags(write=False)
 
     def __call__(self, i: Any, j: Any) -> Any:
-        near = (j - i <= self.width) & (i - j <= self.width)
-        return near & (j <= i) if self.causal else near
+        import jax.numpy as jnp
+
+        return jnp.asarray(self.entries)[i, j]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Window) and (self.width, self.causal) == (other.width, other.causal)
+        return isinstance(other, Table) and np.array_equal(self.entries, other.entries)
 
     def __hash__(self) -> int:
-        return hash((self.width, self.causal))
-
-    def __repr__(self) -> str:
-        return f"window({self.width}, causal)" if self.causal else f"window({self.width})"
+        return hash((self.entries.shape, self.entries.tobytes()))
 
 
-MASKS: dict[str, Mask | None] = {
-    "full": None,
-    "causal": causal,
-}
+def from_array(entries: Any) -> Mask:
+    """A mask from an array (n, n) of zeros and ones: entry (i, j) says whether token i sees token j."""
+    table = np.asarray(entries)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
+        raise InputError(f"A mask given as an array must be (n, n), but its shape is {table.shape}.")
+    if table.dtype.kind not in "bifu" or not np.isin(table, (0, 1)).all():
+        raise InputError("A mask given as an array holds only True and False (or 1 and 0).")
+    return Mask(Table(table.astype(bool)), name="array")
+
+
+def _everywhere(i: Any, n: int) -> tuple[Any, Any]:
+    return 0 * i, 0 * i + n
+
+
+def _earlier(i: Any, j: Any) -> Any:
+    return j <= i
+
+
+def _up_to(i: Any, n: int) -> tuple[Any, Any]:
+    return 0 * i, i + 1
+
+
+FULL = Mask(None, _everywhere, "full", "Every token sees every token.")
+CAUSAL = Mask(_earlier, _up_to, "causal", "Token i sees tokens j <= i: eq. (3) of the causal paper.")
+
+MASKS: dict[str, Mask] = {mask.name: mask for mask in (FULL, CAUSAL)}
 _WINDOW = re.compile(r"window\(\s*(\d+)\s*(,\s*causal\s*)?\)")
 
 
-def resolve(mask: str | Mask) -> Mask | None:
-    """The mask behind a name ("full", "causal", "window(8)", "window(8, causal)") or a function."""
-    if callable(mask):
+def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
+    """The mask behind a name ("full", "causal", "window(8)", "window(8, causal)"), a function or an array (n, n)."""
+    if isinstance(mask, Mask):
         return mask
-    if mask in MASKS:
-        return MASKS[mask]
-    found = _WINDOW.fullmatch(str(mask))
-    if found:
-        return window(int(found[1]), causal=found[2] is not None)
+    if isinstance(mask, str):
+        if mask in MASKS:
+            return MASKS[mask]
+        found = _WINDOW.fullmatch(mask)
+        if found:
+            return window(int(found[1]), causal=found[2] is not None)
+        raise unknown("mask", mask, [*MASKS, "window(8)", "window(8, causal)"])
+    if callable(mask):
+        return Mask(mask, name=getattr(mask, "__name__", "custom"))
+    if isinstance(mask, (np.ndarray, list, tuple)) or hasattr(mask, "__array__"):
+        return from_array(mask)
     raise unknown("mask", mask, [*MASKS, "window(8)", "window(8, causal)"])

@@ -1,25 +1,100 @@
-"""From scores to attention: ``normalise(scores, visible) -> A``, both (..., h, m, n), one row per query.
+"""From scores to attention.
 
-``visible`` is a boolean array (m, n) or None for full attention. Add one: a function and a line in NORMALISATIONS.
+A normalisation turns scores (..., h, m, n) into attention of the same shape, one row per query: ``rows(scores,
+visible)``, where ``visible`` is a boolean array (m, n) or None for full attention. What else it declares, engines may
+rely on; a function of one's own declares nothing and is summed by the dense engine, all rows at once.
+Add one: one object and one line in NORMALISATIONS.
+
+>>> import numpy as np
+>>> mine = Normalisation(lambda s, seen: SOFTMAX.rows(2.0 * s, seen), name="sharp", by_rows=True, shift_invariant=True)
+>>> mine.holds_what_it_declares()
+True
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from metastable.backend import jax, jnp
-from metastable.errors import unknown
+import numpy as np
 
-Array = Any
-Normalise = Callable[[Array, Array | None], Array]
+from metastable.backend import Array, Scores, jnp, structure
+from metastable.equation.sinkhorn import sinkhorn, sinkhorn_error
+from metastable.errors import InputError, unknown
+
+Rows = Callable[[Any, Any], Any]
 
 
-def softmax(scores: Array, visible: Array | None) -> Array:
+@structure
+@dataclass(frozen=True)
+class Normalisation:
+    """Attention from scores.
+
+    Parameters
+    ----------
+    rows : function (scores, visible) -> attention
+        Of arrays (..., h, m, n), written with ``jax.numpy``.
+    shift_invariant : bool
+        A number added to all scores of a row changes nothing: the chart of the rescaled flow needs it to be exact.
+    stochastic : bool
+        Rows sum to 1: a token's pull is then a mean of values.
+    by_rows : bool
+        Each row depends on its own scores only, so that many tokens may be taken block by block.
+    unscaled : function, optional
+        The same up to a factor per row: whoever sums over keys divides by the row's total afterwards.
+    stream : str, optional
+        The streaming kernel of `metastable.engines.exact` that sums it.
+    masked : bool
+        Whether it has a meaning where some keys are hidden.
+    error : function of the attention, optional
+        How far a result misses its own definition; the driver reports it where it exceeds 1e-12.
+    """
+
+    rows: Rows
+    name: str = "custom"
+    shift_invariant: bool = False
+    stochastic: bool = False
+    by_rows: bool = False
+    unscaled: Rows | None = None
+    stream: str | None = None
+    masked: bool = True
+    error: Callable[[Any], Any] | None = None
+    about: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, scores: Scores, visible: Array | None) -> Scores:
+        out: Scores = self.rows(scores, visible)
+        return out
+
+    def holds_what_it_declares(self) -> bool:
+        """Try the declarations on a few random scores."""
+        return _holds(self)
+
+
+@lru_cache(maxsize=64)
+def _holds(part: Normalisation) -> bool:
+    if not (part.shift_invariant or part.stochastic or part.by_rows):
+        return True  # nothing is declared, so nothing is relied on
+    scores = np.random.default_rng(0).normal(size=(1, 5, 5))
+    full = np.asarray(part.rows(jnp.asarray(scores), None))
+    if full.shape != scores.shape:
+        raise InputError(f"The normalisation {part.name!r} turned scores (1, 5, 5) into {full.shape}; keep the shape.")
+    shifted = np.asarray(part.rows(jnp.asarray(scores + np.arange(5.0)[:, None]), None))
+    some = np.asarray(part.rows(jnp.asarray(scores[:, 1:3]), None)) if part.by_rows else full[:, 1:3]
+    same = not part.shift_invariant or np.allclose(shifted, full, rtol=1e-9, atol=1e-12)
+    same = same and (not part.stochastic or np.allclose(full.sum(axis=-1), 1.0, rtol=1e-9))
+    return bool(same and np.allclose(some, full[:, 1:3], rtol=1e-9, atol=1e-12))
+
+
+def softmax(scores: Scores, visible: Array | None) -> Scores:
     """P_ij = e^{s_ij} / sum_l e^{s_il}: eq. (2) of both papers."""
     weights = exponentials(scores, visible)
     return weights / positive(weights.sum(axis=-1, keepdims=True))
 
 
-def exponentials(scores: Array, visible: Array | None) -> Array:
+def exponentials(scores: Scores, visible: Array | None) -> Scores:
     """Softmax up to a factor per row, e^{s_ij} with the row's maximum taken out: whoever sums over j divides after."""
     if visible is None:
         return jnp.exp(scores - scores.max(axis=-1, keepdims=True))  # (..., h, m, n)
@@ -33,17 +108,19 @@ def positive(total: Array) -> Array:
     return jnp.where(total > 0, total, 1.0)
 
 
-def unnormalised(scores: Array, visible: Array | None) -> Array:
+def unnormalised(scores: Scores, visible: Array | None) -> Scores:
     """e^{s_ij} / n (USA): rows need not sum to 1.
 
     Under a mask n is the number of visible tokens, so that a token still depends on its predecessors only.
     """
     if visible is None:
         return jnp.exp(scores) / scores.shape[-1]
-    return jnp.where(visible, jnp.exp(jnp.where(visible, scores, 0.0)), 0.0) / visible.sum(axis=-1, keepdims=True)
+    seen = jnp.asarray(visible)
+    weights = jnp.where(seen, jnp.exp(jnp.where(seen, scores, 0.0)), 0.0)
+    return weights / jnp.maximum(seen.sum(axis=-1, keepdims=True), 1)
 
 
-def hardmax(scores: Array, visible: Array | None) -> Array:
+def hardmax(scores: Scores, visible: Array | None) -> Scores:
     """All attention on the highest score, shared evenly between ties (the limit of softmax as beta grows).
 
     Scores closer than 16 roundings of the largest one count as tied, because equal inner products are not always
@@ -56,42 +133,34 @@ def hardmax(scores: Array, visible: Array | None) -> Array:
     return won / won.sum(axis=-1, keepdims=True)
 
 
-def sinkhorn(scores: Array, visible: Array | None) -> Array:
-    """Doubly stochastic attention (Sinkformer): e^{s} scaled until rows and columns all sum to 1.
+SOFTMAX = Normalisation(
+    softmax, "softmax", shift_invariant=True, stochastic=True, by_rows=True, unscaled=exponentials, stream="softmax",
+    about="P_ij = e^{s_ij} / sum_l e^{s_il}: eq. (2) of both papers.",
+)  # fmt: skip
+UNNORMALISED = Normalisation(
+    unnormalised, "unnormalised", by_rows=True, stream="unnormalised",
+    about="e^{s_ij} / n (USA): rows need not sum to 1.",
+)  # fmt: skip
+HARDMAX = Normalisation(
+    hardmax, "hardmax", shift_invariant=True, stochastic=True, by_rows=True, stream="hardmax",
+    about="All attention on the highest score, shared between ties: the limit of softmax as beta grows.",
+)  # fmt: skip
+SINKHORN = Normalisation(
+    sinkhorn, "sinkhorn", shift_invariant=True, stochastic=True, masked=False, error=sinkhorn_error,
+    about="Doubly stochastic attention (Sinkformer): e^{s} scaled until rows and columns all sum to 1.",
+)  # fmt: skip
 
-    Iterated in logarithms to marginals right to 1e-12, 2,000 rounds at most; a last row scaling makes rows exact.
-    """
-    tolerance, most = (1e-12, 2000) if scores.dtype == jnp.float64 else (1e-6, 500)
-
-    def lse(a: Array, axis: int) -> Array:
-        return jax.scipy.special.logsumexp(a, axis=axis, keepdims=True)
-
-    def off(carry: tuple[Array, Array, Array]) -> Array:
-        _, gap, rounds = carry
-        return (gap > tolerance) & (rounds < most)
-
-    def body(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        log_a, _, rounds = carry
-        log_a = log_a - lse(log_a, -2)
-        rows = lse(log_a, -1)
-        return log_a - rows, jnp.abs(jnp.expm1(rows)).max(), rounds + 1
-
-    start = (scores - lse(scores, -1), jnp.asarray(jnp.inf, scores.dtype), jnp.asarray(0))
-    return jnp.exp(jax.lax.while_loop(off, body, start)[0])
+NORMALISATIONS: dict[str, Normalisation] = {part.name: part for part in (SOFTMAX, UNNORMALISED, HARDMAX, SINKHORN)}
 
 
-NORMALISATIONS: dict[str, Normalise] = {
-    "softmax": softmax,
-    "unnormalised": unnormalised,
-    "hardmax": hardmax,
-    "sinkhorn": sinkhorn,
-}
-
-
-def resolve(normalise: str | Normalise) -> Normalise:
-    """The normalisation behind a name, or the function given."""
-    if callable(normalise):
+def resolve(normalise: str | Normalisation | Rows) -> Normalisation:
+    """The normalisation behind a name, a function or a part."""
+    if isinstance(normalise, Normalisation):
         return normalise
-    if normalise not in NORMALISATIONS:
+    if isinstance(normalise, str):
+        if normalise in NORMALISATIONS:
+            return NORMALISATIONS[normalise]
         raise unknown("normalisation", normalise, NORMALISATIONS)
-    return NORMALISATIONS[normalise]
+    if callable(normalise):
+        return Normalisation(normalise, getattr(normalise, "__name__", "custom"))
+    raise unknown("normalisation", normalise, NORMALISATIONS)

@@ -1,18 +1,37 @@
-"""Weights: the matrices Q, K, V of each head, and families of matrices to draw them from.
+"""Weights: the matrices Q, K, V of each head.
 
 Shapes: Q, K (h, k, d) and V (h, d, d); 2-D arrays mean one head, numbers mean d = 1, None means identity.
 A pretrained head keeps its output map apart: V (h, v, d) with O (h, d, v). Any of them may be a function of time.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from metastable.backend import is_traced, jax, jnp, register
-from metastable.errors import InputError, unknown
+from metastable.backend import is_traced, jnp, register
+from metastable.equation.matrices import (
+    FAMILIES,
+    family,
+    from_eigenvalues,
+    from_file,
+    ginibre,
+    goe,
+    identity,
+    orthogonal,
+    paranormal,
+    perron,
+    psd,
+    sparse_symmetric,
+)
+from metastable.errors import InputError
+
+__all__ = [
+    "FAMILIES", "Stack", "Timed", "Weights", "checked_value", "family", "from_eigenvalues", "from_file",
+    "ginibre", "goe", "identity", "orthogonal", "paranormal", "perron", "psd", "resolve_time", "sparse_symmetric",
+    "stack", "varies",
+]  # fmt: skip
 
 Array = Any
 Matrix = Any  # an array, a function of time, or None for the identity
@@ -57,7 +76,7 @@ class Weights:
     @property
     def time_dependent(self) -> bool:
         """True when some map is a function of time."""
-        return any(callable(getattr(self, f.name)) for f in fields(self))
+        return varies(self)
 
     def at(self, t: Array) -> "Weights":
         """The weights at time t, with every function of time evaluated."""
@@ -71,6 +90,20 @@ class Weights:
             if getattr(now, name) is not None:
                 return int(np.shape(getattr(now, name))[-1])
         return None
+
+    @property
+    def query_width(self) -> int | None:
+        """The width k of queries and keys, or None when it is that of unknown tokens."""
+        now = self.at(0.0)
+        for name in ("Q", "K"):
+            if getattr(now, name) is not None:
+                return int(np.shape(getattr(now, name))[-2])
+        return self.dimension
+
+    @property
+    def biased(self) -> bool:
+        """True when some map has a bias."""
+        return any(b is not None for b in (self.q_bias, self.k_bias, self.v_bias, self.o_bias))
 
     @property
     def heads(self) -> int:
@@ -109,8 +142,8 @@ def _dimension(weights: Weights, d: int | None) -> int:
 
 
 def _checked(name: str, value: Matrix, rank: int) -> Matrix:
-    if value is None or is_traced(value):
-        return value
+    if value is None:
+        return None
     if callable(value):
         checked_value(name, value(0.0), rank)
         return value if isinstance(value, (Stack, Timed)) else Timed(value, rank)
@@ -119,10 +152,8 @@ def _checked(name: str, value: Matrix, rank: int) -> Matrix:
 
 def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
     """``value`` as a float array with ``rank`` axes (a missing head axis is added), or a sentence."""
-    if is_traced(value):
-        return value  # type: ignore[no-any-return]
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array = value if is_traced(value) else np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a real array, not {type(value).__name__}.") from error
     if array.ndim == 0 and rank == 3:
@@ -133,7 +164,7 @@ def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
         raise InputError(
             f"{name} must have {rank - 1} or {rank} axes, none of them empty; its shape is {np.shape(value)}."
         )
-    if not np.isfinite(array).all():
+    if not is_traced(array) and not np.isfinite(array).all():
         raise InputError(f"{name} holds nan or inf; every entry must be finite.")
     return array
 
@@ -200,6 +231,12 @@ def stack(layers: Sequence[Weights], dt: float = 1.0) -> Weights:
     return Weights(**{n: Stack(np.stack([getattr(w, n) for w in layers]), float(dt)) for n in names})
 
 
+def varies(part: Any) -> bool:
+    """Whether some value of a frozen part, or of a part inside it, is a function of time."""
+    found = (getattr(part, f.name) for f in fields(part))
+    return any(isinstance(v, (Stack, Timed)) or (hasattr(v, "__dataclass_fields__") and varies(v)) for v in found)
+
+
 def resolve_time(part: Any, t: Array) -> Any:
     """A copy of a frozen part in which every function of time (also inside nested parts) is evaluated at t."""
     changes = {}
@@ -215,159 +252,3 @@ def resolve_time(part: Any, t: Array) -> Any:
     for f in fields(part):
         object.__setattr__(copy, f.name, changes.get(f.name, getattr(part, f.name)))
     return copy
-
-
-# --- families of matrices ---------------------------------------------------------------------------------------
-
-
-def identity(d: int, seed: int = 0) -> np.ndarray:
-    """The identity; ``seed`` is taken for the sake of the table and not used."""
-    return np.eye(_size(d))
-
-
-def ginibre(d: int, seed: int = 0) -> np.ndarray:
-    """Real Ginibre: independent standard normal entries."""
-    return np.random.default_rng(seed).standard_normal((_size(d), d))
-
-
-def goe(d: int, seed: int = 0) -> np.ndarray:
-    """Gaussian orthogonal ensemble: symmetric, variance 1 off the diagonal and 2 on it."""
-    A = ginibre(d, seed)
-    return (A + A.T) / np.sqrt(2.0)
-
-
-def psd(d: int, seed: int = 0) -> np.ndarray:
-    """M M^T with M uniform on [-1, 1]: positive definite almost surely (second paper, Figs 4 and 11)."""
-    M = np.random.default_rng(seed).uniform(-1.0, 1.0, (_size(d), d))
-    return M @ M.T
-
-
-def perron(d: int, seed: int = 0) -> np.ndarray:
-    """Positive entries, uniform on (0, 1): a simple positive leading eigenvalue by Perron-Frobenius."""
-    return np.random.default_rng(seed).uniform(0.0, 1.0, (_size(d), d))
-
-
-def orthogonal(d: int, seed: int = 0) -> np.ndarray:
-    """A rotation or reflection with Haar's law."""
-    R, T = np.linalg.qr(ginibre(d, seed))
-    return R * np.sign(np.diag(T))
-
-
-def paranormal(d: int, seed: int = 0, multiplicity: int = 2, leading: float = 1.0) -> np.ndarray:
-    """``leading`` times the identity on a random F, spectral radius at most half of it on a random G (Definition 2)."""
-    if not 1 <= multiplicity <= _size(d):
-        raise InputError(f"The multiplicity must lie between 1 and d = {d}, not {multiplicity}.")
-    rng = np.random.default_rng(seed)
-    core = np.zeros((d, d))
-    core[:multiplicity, :multiplicity] = leading * np.eye(multiplicity)
-    rest = d - multiplicity
-    if rest:
-        B = rng.standard_normal((rest, rest))
-        core[multiplicity:, multiplicity:] = 0.5 * leading * B / max(np.abs(np.linalg.eigvals(B)))
-    basis = np.eye(d) + 0.3 * rng.standard_normal((d, d)) / np.sqrt(d)  # oblique, and far from singular
-    return basis @ core @ np.linalg.inv(basis)
-
-
-def sparse_symmetric(d: int, seed: int = 0, density: float = 0.1) -> np.ndarray:
-    """Symmetric and sparse, eigenvalues of modulus below 1 pushed to [1, 2] (second paper, Figs 7b and 15)."""
-    rng = np.random.default_rng(seed)
-    M = np.where(rng.random((_size(d), d)) < density, rng.uniform(-1.0, 1.0, (d, d)), 0.0)
-    values, vectors = np.linalg.eigh((M + M.T) / 2.0)
-    pushed = np.where(np.abs(values) < 1.0, np.where(values < 0, -1.0, 1.0) * rng.uniform(1.0, 2.0, d), values)
-    return (vectors * pushed) @ vectors.T
-
-
-FAMILIES: dict[str, Callable[[int, int], np.ndarray]] = {
-    "identity": identity,
-    "ginibre": ginibre,
-    "goe": goe,
-    "psd": psd,
-    "perron": perron,
-    "orthogonal": orthogonal,
-    "paranormal": paranormal,
-    "sparse-symmetric": sparse_symmetric,
-}
-
-
-def family(name: str, d: int, seed: int = 0) -> np.ndarray:
-    """A matrix of a named family."""
-    if name not in FAMILIES:
-        raise unknown("family of matrices", name, FAMILIES)
-    return FAMILIES[name](d, seed)
-
-
-def _size(d: int) -> int:
-    if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
-        raise InputError(f"The dimension d must be a whole number >= 1, not {d!r}.")
-    return int(d)
-
-
-def from_eigenvalues(values: Sequence[complex], basis: str = "diagonal", seed: int = 0) -> np.ndarray:
-    """A real matrix with the given eigenvalues: real numbers, and complex ones in conjugate pairs.
-
-    Parameters
-    ----------
-    values : sequence of real or complex numbers
-        A complex number and its conjugate make one 2 x 2 rotation block.
-    basis : {"diagonal", "orthogonal", "random"}
-        Standard coordinates, a random rotation of them (a normal matrix), or a random oblique basis.
-
-    Examples
-    --------
-    >>> from_eigenvalues([1.0, 0.5 + 2.0j, 0.5 - 2.0j]).tolist()
-    [[1.0, 0.0, 0.0], [0.0, 0.5, -2.0], [0.0, 2.0, 0.5]]
-    """
-    given = np.asarray(list(values), dtype=complex)
-    if given.size == 0 or not np.isfinite(given).all():
-        raise InputError(f"Eigenvalues must be a non-empty list of finite numbers, not {list(values)}.")
-    real, upper, lower = given[given.imag == 0].real, given[given.imag > 0], given[given.imag < 0]
-    if sorted(upper.tolist(), key=_key) != sorted(lower.conj().tolist(), key=_key):
-        raise InputError(f"Complex eigenvalues must come in conjugate pairs, but {list(values)} do not.")
-    d = given.size
-    core = np.zeros((d, d))
-    core[np.arange(real.size), np.arange(real.size)] = real
-    for i, value in zip(range(real.size, d, 2), upper):
-        core[i : i + 2, i : i + 2] = [[value.real, -value.imag], [value.imag, value.real]]
-    if basis == "diagonal":
-        return core
-    if basis == "orthogonal":
-        S = orthogonal(d, seed)
-        return S @ core @ S.T
-    if basis == "random":
-        S = np.eye(d) + 0.5 * ginibre(d, seed) / np.sqrt(d)
-        return S @ core @ np.linalg.inv(S)
-    raise unknown("basis", basis, ["diagonal", "orthogonal", "random"])
-
-
-def _key(value: complex) -> tuple[float, float]:
-    return (value.real, value.imag)
-
-
-def from_file(path: str | Path) -> np.ndarray:
-    """A numeric array from a .npy or .csv file; a pickle inside .npy is refused."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"There is no file {str(path)!r}; give a .npy or .csv file.")
-    if path.suffix not in (".npy", ".csv"):
-        raise InputError(f"{path.name} is neither .npy nor .csv; save the array as one of them.")
-    try:
-        if path.suffix == ".npy":
-            array = np.load(path, allow_pickle=False)
-        else:
-            array = np.loadtxt(path, delimiter=",", ndmin=2)
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
-            raise ValueError(f"it holds {getattr(array, 'dtype', type(array))} data")
-    except (OSError, ValueError, EOFError, UnicodeDecodeError, MemoryError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"Cannot read numbers from {path.name}: {reason}.") from error
-    return array.astype(np.float64)
-
-
-def with_value(weights: Weights, V: Array) -> Weights:
-    """The same queries and keys with another V."""
-    return replace(weights, V=V)
-
-
-def as_jax(weights: Weights, dtype: Any = None) -> Weights:
-    """The same weights with every array on the device, in ``dtype``."""
-    return jax.tree_util.tree_map(lambda a: jnp.asarray(a, dtype), weights)  # type: ignore[no-any-return]

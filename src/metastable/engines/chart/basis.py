@@ -37,21 +37,24 @@ class Chart:
     bias: Array = None
 
 
-def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None) -> Chart:
-    """The chart of a rescaled dynamics for tokens of dimension d; ``layer`` is dt in discrete time."""
+def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: bool | None = None) -> Chart:
+    """The chart of a rescaled dynamics for tokens of dimension d.
+
+    ``layer`` is dt in discrete time. ``whole`` says whether V is taken as a matrix instead of by its eigenvectors;
+    without it, it is where these are ill-conditioned.
+    """
     V = dyn.weights.value_map(d=d)[0]
     A = dyn.weights.score_map(d=d)[0]
     bias = None
     if dyn.position is not None:
         bias = np.asarray(dyn.position.bias(np.arange(n), np.arange(n)))[0]
-    found = _eigenbasis(V)
-    if found is None:
+    S, a, b, partner, condition = _eigenbasis(V)
+    if whole if whole is not None else not condition < _WORST_BASIS:
         generator = V if layer is None else _log_matrix(V, layer)
         top = max(0.0, float(np.linalg.eigvals(generator).real.max()))
         zero, eye = np.zeros(d), np.eye(d)
         G = float(dyn.beta) * A
         return Chart(eye, eye, G, zero, zero, top, dense=generator, L=V, bias=bias)
-    S, a, b, partner = found
     grow, turn = (a, b) if layer is None else _log_layer(a, b, layer)
     orthogonal = np.array_equal(V, V.T)
     plain = orthogonal and np.array_equal(A, A[0, 0] * np.eye(d))
@@ -72,20 +75,33 @@ def alike(charts: list[Chart]) -> list[Chart]:
 
 def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
     """Whether V has well-conditioned eigenvectors; only then does the chart hold numbers instead of matrices."""
-    return _eigenbasis(dyn.weights.value_map(d=d)[0]) is not None
+    return _eigenbasis(dyn.weights.value_map(d=d)[0])[-1] < _WORST_BASIS
 
 
-def _eigenbasis(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-    """Real S, eigenvalue parts a, b and partners with V = S L S^{-1}, or None for an ill-conditioned basis."""
+def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
+    """The matrix that takes coordinates in a copy's basis to the run's own, for comparing them.
+
+    Only directions of (nearly) one growth rate are mixed: what the bases differ by elsewhere is rounding, which would
+    let a coordinate that grows drown one that does not.
+    """
+    if chart.dense is not None:
+        return np.eye(len(chart.S))
+    rates = np.asarray(chart.a)
+    near = np.abs(rates[:, None] - np.asarray(copy.a)) <= 1e-3 * max(1.0, float(np.abs(rates).max()))
+    return np.where(near, np.asarray(chart.S_inv) @ np.asarray(copy.S), 0.0)
+
+
+def _eigenbasis(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
+    """Real S, eigenvalue parts a, b and partners with V = S L S^{-1}, and the condition number of S."""
     return _found_eigenbasis(np.asarray(V, np.float64).tobytes(), len(V))
 
 
-@lru_cache(maxsize=16)  # a run asks twice: whether there is one, and for it
-def _found_eigenbasis(entries: bytes, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+@lru_cache(maxsize=16)  # a run needs it several times
+def _found_eigenbasis(entries: bytes, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
     V = np.frombuffer(entries).reshape(d, d)
     if np.array_equal(V, V.T):
         values, S = np.linalg.eigh(V)
-        return S, values, np.zeros(d), np.arange(d)
+        return S, values, np.zeros(d), np.arange(d), 1.0
     values, vectors = np.linalg.eig(V)
     S, a, b, partner = np.zeros((d, d)), values.real.copy(), np.zeros(d), np.arange(d)
     k = 0
@@ -99,7 +115,7 @@ def _found_eigenbasis(entries: bytes, d: int) -> tuple[np.ndarray, np.ndarray, n
         b[k], b[k + 1] = values[k].imag, -values[k].imag
         partner[k], partner[k + 1] = k + 1, k
         k += 2
-    return (S, a, b, partner) if np.linalg.cond(S) < _WORST_BASIS else None
+    return S, a, b, partner, float(np.linalg.cond(S))
 
 
 def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +137,7 @@ def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
 
 def quiet_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a @ b, a few rows at a time, so that BLAS stays on one thread: its others would then spin for a while on the
-    cores that `fast.charted` wants."""
+    cores that the chart's kernels want."""
     rows = max(1, _ONE_THREAD // (b.shape[-1] * b.shape[-2]))
     if a.shape[-2] <= rows:
         return a @ b

@@ -15,23 +15,22 @@ plus e^{2 lambda t} <., G (c_j - c_i)> between tokens of different references: n
 s_i = sum_m P_im (xi_m - xi_ref(i)), eq. (4) reads eta_j' = L (s_j - s_ref) and zeta_r' = L e^{-tL} s_r.
 References are chosen anew as the run goes on; any choice is exact, a good one (leaders) keeps every digit.
 
-A second copy of the run with a few roundings of noise added at every change of references tells how far the digits
-can be trusted: `valid_until` is the last time at which both copies agree to `TRUSTED`.
+This needs attention that does not change when a row of scores is shifted, and rows that sum to 1. Where a
+normalisation does not declare that, scores are taken whole, and with row sums a_i the pull s_i gains
+(a_i - 1) xi_ref(i): right, but with no more digits than scores of size e^{2 lambda t} leave.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from metastable.backend import jax, jnp
+from metastable.backend import Array, jax, jnp
 from metastable.engines.chart.basis import CAP, Chart, contracting, flow, quiet_product, shrunk_flow, times_L
-from metastable.equation import masks, normalise
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.normalise import positive
 
-Array = Any
-TRUSTED = 1e-6  # relative difference between the two copies up to which a run counts as valid (1e4 roundings at least)
 _NEAR = 0.25  # a token joins a reference within this relative distance
+_DEEPEST = 1e4  # gaps beyond it carry no weight
 _MOST_ENTRIES = 2**23  # attention entries held at once
 
 
@@ -99,48 +98,55 @@ def _views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array,
     return c, eta, c + shrink * eta
 
 
-def gaps_below(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
-    """Scores below their row's best, for all queries or for ``rows`` of them, (..., m, n); -inf where hidden.
+def _scores(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None, whole: bool) -> Array:
+    """Scores of all queries, or of ``rows`` of them, (..., m, n), less that of their own reference unless ``whole``.
 
     All products are made by ``einsum``, what follows only adds: a compiler that computes a score twice, once for the
     maximum and once for the difference, could otherwise round its products differently, and at e^{2 lambda t} one
     rounding decides everything.
     """
-    n = y.shape[-2]
-    queries: Array = jnp.arange(n) if rows is None else rows
+    queries: Array = jnp.arange(y.shape[-2]) if rows is None else rows
     c, eta, X = _views(chart, t, y, refs)
     E = jnp.exp(jnp.minimum(chart.top * t, CAP))
     XG = E * ((X if rows is None else jnp.take(X, queries, axis=-2)) @ jnp.asarray(chart.G))  # (..., m, d)
     far = jnp.einsum("...id,...jd->...ij", E * XG, c)
-    mine = jnp.diagonal(far, axis1=-2, axis2=-1)[..., None] if rows is None else _pick(far, queries)
     near = jnp.einsum("...id,...jd->...ij", XG, eta)
-    gaps = jnp.where(_same(refs, queries), near, (far - mine) + near)  # (..., m, n)
-    gaps = gaps if chart.bias is None else gaps + jnp.asarray(chart.bias)[queries]
-    seen = _seen(dyn, queries, n)
+    if whole:
+        scores = far + near
+    else:
+        mine = jnp.diagonal(far, axis1=-2, axis2=-1)[..., None] if rows is None else _pick(far, queries)
+        scores = jnp.where(_same(refs, queries), near, (far - mine) + near)
+    return scores if chart.bias is None else scores + jnp.asarray(chart.bias)[queries]
+
+
+def gaps_below(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
+    """Scores below their row's best, for all queries or for ``rows`` of them, (..., m, n); -inf where hidden."""
+    gaps = _scores(dyn, chart, t, y, refs, rows, whole=False)
+    seen = dyn.mask.rows(jnp.arange(y.shape[-2]) if rows is None else rows, y.shape[-2])
     gaps = gaps if seen is None else jnp.where(seen, gaps, -jnp.inf)
-    return gaps - gaps.max(axis=-1, keepdims=True)
+    top = gaps.max(axis=-1, keepdims=True)
+    return gaps - jnp.where(jnp.isneginf(top), 0.0, top)  # a token that sees nobody has no best score
 
 
 def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
     """P_ij, (..., n, n)."""
     P = _attended(dyn, chart, t, y, refs)
-    return P / P.sum(axis=-1, keepdims=True)
+    return P / positive(P.sum(axis=-1, keepdims=True)) if dyn.normalise.stochastic else P
 
 
 def _attended(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
-    """Attention for all queries or for ``rows`` of them, up to a factor per row, (..., m, n)."""
+    """Attention for all queries or for ``rows`` of them, (..., m, n), up to a factor per row where rows sum to 1."""
+    n, part = y.shape[-2], dyn.normalise
+    seen = dyn.mask.rows(jnp.arange(n) if rows is None else rows, n)
+    if not part.shift_invariant:
+        scores = _scores(dyn, chart, t, y, refs, rows, whole=True)
+        return part.rows(scores[..., None, :, :], seen)[..., 0, :, :]
     gaps = gaps_below(dyn, chart, t, y, refs, rows)
-    if normalise.resolve(dyn.normalise) is normalise.softmax:
-        return jnp.exp(gaps)
-    seen = _seen(dyn, jnp.arange(y.shape[-2]) if rows is None else rows, y.shape[-2])
-    if dyn.normalise_name == "hardmax":  # which takes scores within a rounding of the largest for tied
-        gaps = jnp.maximum(gaps, -1e4) if seen is None else jnp.where(seen, jnp.maximum(gaps, -1e4), -jnp.inf)
-    return normalise.resolve(dyn.normalise)(gaps[..., None, :, :], seen)[..., 0, :, :]
-
-
-def _seen(dyn: Dynamics, rows: Array, n: int) -> Array | None:
-    visible = masks.resolve(dyn.mask)
-    return None if visible is None else visible(rows[:, None], jnp.arange(n)[None, :])
+    if part.unscaled is not None and part.stochastic:
+        return part.unscaled(gaps[..., None, :, :], seen)[..., 0, :, :]
+    if part.by_rows:  # so that a rounding of the largest score is small beside a gap
+        gaps = jnp.maximum(gaps, -_DEEPEST)
+    return part.rows(gaps[..., None, :, :], seen)[..., 0, :, :]
 
 
 def _pick(far: Array, rows: Array) -> Array:
@@ -157,7 +163,7 @@ def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> 
     """``some(rows)``, (..., m, .), for all queries: at once (None), or in blocks when n x n entries are too many."""
     n = y.shape[-2]
     block = max(1, min(n, _MOST_ENTRIES // max(1, y[..., 0].size)))
-    if block >= n or dyn.normalise_name == "sinkhorn":
+    if block >= n or not dyn.normalise.by_rows:
         return some(None)
     count = -(-n // block)
     rows = jnp.minimum(jnp.arange(count * block), n - 1).reshape(count, block)
@@ -165,8 +171,8 @@ def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> 
     return parts.reshape(*parts.shape[:-3], count * block, parts.shape[-1])[..., :n, :]
 
 
-def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
-    """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space, at time t, (..., n, d)."""
+def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
+    """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space at time t, (..., n, d), and row sums a_i (..., n, 1)."""
     c, eta, _ = _views(chart, t, y, refs)
     E = jnp.exp(jnp.minimum(chart.top * t, CAP))
 
@@ -178,9 +184,13 @@ def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Ar
         pulled = jnp.einsum("...ij,...jd->...id", P, jnp.concatenate([eta, ones], axis=-1))
         jumped = jnp.einsum("...ij,...jd->...id", cross, jnp.concatenate([c, ones], axis=-1))
         jump = jumped[..., :-1] - jumped[..., -1:] * mine
-        return (pulled[..., :-1] + E * jump) / pulled[..., -1:]
+        s, total = pulled[..., :-1] + E * jump, pulled[..., -1:]
+        if dyn.normalise.stochastic:
+            return jnp.concatenate([s / positive(total), jnp.ones_like(total)], axis=-1)
+        return jnp.concatenate([s, total], axis=-1)
 
-    return _by_rows(dyn, y, some)
+    both = _by_rows(dyn, y, some)
+    return both[..., :-1], both[..., -1:]
 
 
 def closest_gap(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
@@ -200,19 +210,36 @@ def closest_gap(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) ->
 
 def frozen_velocity(dyn: Dynamics, chart: Chart, t: Array, w: Array, refs: Array, since: Array) -> Array:
     """w' of a frozen state."""
-    s = gathered(dyn, chart, t, thaw(chart, t - since, w, refs), refs)
-    rest = flow(chart, since - t, s - gather(s, refs)) - w
-    return times_L(chart, jnp.where(own(w, refs), _root_pull(chart, t, s, since), rest))
+    roots, offsets = pulls(dyn, chart, t, thaw(chart, t - since, w, refs), refs, w)
+    rest = flow(chart, since - t, offsets) - w
+    return times_L(chart, jnp.where(own(w, refs), root_pull(chart, t, roots, since, dyn, w), rest))
 
 
 def moving_velocity(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, since: Array) -> Array:
     """y' of a moving state: eta' = L (s - s_ref)."""
-    s = gathered(dyn, chart, t, settle(chart, t - since, y, refs), refs)
-    return times_L(chart, jnp.where(own(y, refs), _root_pull(chart, t, s, since), s - gather(s, refs)))
+    roots, offsets = pulls(dyn, chart, t, settle(chart, t - since, y, refs), refs, y)
+    return times_L(chart, jnp.where(own(y, refs), root_pull(chart, t, roots, since, dyn, y), offsets))
 
 
-def _root_pull(chart: Chart, t: Array, s: Array, since: Array) -> Array:
-    return jnp.where(contracting(chart), flow(chart, since - t, s), flow(chart, -t, s))
+Pull = tuple[Array, Array]  # s, and a - 1
+
+
+def pulls(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, held: Array) -> tuple[Pull, Array]:
+    """What moves references, (s, a - 1), and what moves offsets, s_j - s_ref + (a_j - a_ref) xi_ref."""
+    s, total = gathered(dyn, chart, t, y, refs)
+    offsets = s - gather(s, refs)
+    if not dyn.normalise.stochastic:
+        c, _, _ = _views(chart, t, y, refs)
+        xi = jnp.exp(jnp.minimum(chart.top * t, CAP)) * c
+        offsets = offsets + (total - gather(total, refs)) * xi
+    return (s, total - 1.0), offsets
+
+
+def root_pull(chart: Chart, t: Array, pull: Pull, since: Array, dyn: Dynamics, w: Array) -> Array:
+    """What moves references w held in the scale of ``since`` where V contracts, before L is applied."""
+    s, excess = pull
+    moved = jnp.where(contracting(chart), flow(chart, since - t, s), flow(chart, -t, s))
+    return moved if dyn.normalise.stochastic else moved + excess * w
 
 
 def settle(chart: Chart, h: Array, y: Array, refs: Array) -> Array:
@@ -272,19 +299,11 @@ def change(chart: Chart, t: Array, y: Array, refs: Array, new: Array) -> Array:
     return jnp.where(own(y, new), root, offset)
 
 
-def shaken(y: Array, k: Array) -> Array:
-    """The second copy with two roundings of relative noise; the first copy (leading axis 0) is left alone.
+def shaken(y: Array, k: Array, amount: Array) -> Array:
+    """The state with relative noise of the size ``amount``.
 
     The signs are those of a fast sine of place and step number k: as good as random here, and quick to compile.
     """
-    place = jnp.arange(y[1].size, dtype=y.dtype).reshape(y.shape[1:])
+    place = jnp.arange(y.size, dtype=y.dtype).reshape(y.shape)
     sign = jnp.sign(jnp.sin(12.9898 * place + 78.233 * k))
-    return jnp.stack([y[0], y[1] * (1.0 + 2 * jnp.finfo(y.dtype).eps * sign)])
-
-
-def disagreement(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
-    """How far the two copies (leading axis) lie apart, relative to the spread of each direction: one number."""
-    zeta = scaled_tokens(chart, t, y, refs)
-    size = jnp.abs(zeta[0]).max(axis=-2, keepdims=True)
-    gap = jnp.abs(zeta[0] - zeta[1]) / jnp.where(size > 0, size, 1.0)
-    return jnp.where(jnp.isfinite(gap), gap, jnp.inf).max()
+    return y * (1.0 + amount * sign)

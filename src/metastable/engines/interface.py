@@ -1,0 +1,73 @@
+"""What an engine answers: can it, at what cost, where does a run start, and how does it go on to the next stops.
+
+An engine never saves, stops, warns, cuts, checkpoints or judges trust: `metastable.solve.driver` does, for all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from metastable.solve.plan import Plan
+
+State = Mapping[str, np.ndarray]  # what a checkpoint stores, as it is; runs are the first axis of whatever has one
+
+
+@dataclass(frozen=True)
+class Stops:
+    """Where to go next: times, and for fixed steps how they are reached.
+
+    ``counts`` (m,) steps before each stop and ``thetas`` (m,) the fraction of the last step at which it lies; adaptive
+    methods go to ``end`` and read the stops on the way.
+    """
+
+    times: np.ndarray
+    end: float
+    counts: np.ndarray
+    thetas: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What an engine brings from its stops.
+
+    ``x`` (m, B, n, d) tokens; ``reached`` (B,) the time to which each run came; ``exhausted`` (B,) whether an adaptive
+    method ran out of steps; ``extra`` further arrays (m, B, ...) that belong to the run, such as its chart;
+    ``compared`` coordinates (m, B, n, d) by which copies of a run are compared, where x itself is not the best.
+    """
+
+    x: np.ndarray
+    reached: np.ndarray
+    exhausted: np.ndarray
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
+    compared: np.ndarray | None = None
+    notes: Mapping[str, object] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """How sums over tokens are made, and steps with them."""
+
+    name: str
+    about: str
+
+    def supports(self, plan: Plan) -> str | None:
+        """The reason why the engine cannot run a plan, or None."""
+
+    def cost(self, plan: Plan) -> float:
+        """Seconds that the plan may take."""
+
+    def start(self, plan: Plan, x: np.ndarray) -> State:
+        """The state at t = 0 from tokens (B, n, d)."""
+
+    def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
+        """Exactly to the given stops, and nothing else."""
+
+    def pace(self, plan: Plan) -> float:
+        """The time between two comparisons of a run with its copies."""
+
+    def span(self, plan: Plan, state: State) -> float:
+        """The longest time that an adaptive method should go at once from here."""

@@ -1,0 +1,191 @@
+"""What real models add to the scores to tell positions: a bias by position, or a rotation of queries and keys.
+
+A position has ``rotate(q, rows)``, applied to queries and keys (..., h, m, k) of the tokens ``rows``; ``bias(rows,
+columns)``, added to the scores, (h, m, n) or None; and ``fits(n, width, heads)``, a reason why it does not fit or None.
+Add one: a class and, if it needs no numbers, a line in POSITIONS.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from metastable.backend import Array, is_traced, jnp, register
+from metastable.errors import InputError, unknown
+
+
+@runtime_checkable
+class Position(Protocol):
+    """What a position answers."""
+
+    def rotate(self, q: Array, rows: Array) -> Array: ...
+
+    def bias(self, rows: Array, columns: Array) -> Array | None: ...
+
+    def fits(self, n: int, width: int, heads: int) -> str | None: ...
+
+
+def _table(name: str, value: Any) -> Any:
+    """A finite float array, or a traced one as it is."""
+    if is_traced(value):
+        return value
+    try:
+        table = np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a real array, not {type(value).__name__}.") from error
+    if not np.isfinite(table).all():
+        raise InputError(f"{name} must be finite; use a mask to hide tokens.")
+    return table
+
+
+class _Added:
+    """A position that only adds to the scores."""
+
+    def rotate(self, q: Array, rows: Array) -> Array:
+        return q
+
+
+def _heads_fit(found: int, heads: int) -> str | None:
+    return None if found in (1, heads) else f"the position bias has {found} heads and the weights have {heads}"
+
+
+@register
+@dataclass(frozen=True)
+class Bias(_Added):
+    """An additive score bias: ``table`` (h, n, n) or (n, n) by absolute positions i, j."""
+
+    table: Any
+
+    def __post_init__(self) -> None:
+        table = _table("A position bias", self.table)
+        if table.ndim not in (2, 3) or table.shape[-1] != table.shape[-2]:
+            raise InputError(f"A position bias has shape (heads, n, n) or (n, n), not {table.shape}.")
+        object.__setattr__(self, "table", table[None] if table.ndim == 2 else table)
+
+    def bias(self, rows: Array, columns: Array) -> Array:
+        return jnp.asarray(self.table)[:, rows[:, None], columns[None, :]]  # (h, m, n)
+
+    def fits(self, n: int, width: int, heads: int) -> str | None:
+        shape = np.shape(self.table)
+        if shape[-1] != n:
+            return f"the position bias is made for {shape[-1]} tokens, not {n}; its shape is {shape}"
+        return _heads_fit(shape[0], heads)
+
+
+@register
+@dataclass(frozen=True)
+class Relative(_Added):
+    """A bias that depends on j - i only: ``table`` (h, 2n - 1), entry n - 1 + (j - i) (T5)."""
+
+    table: Any
+
+    def __post_init__(self) -> None:
+        table = _table("A relative bias", self.table)
+        if table.ndim not in (1, 2) or table.shape[-1] % 2 == 0:
+            raise InputError(f"A relative bias has shape (heads, 2n - 1) or (2n - 1,), not {table.shape}.")
+        object.__setattr__(self, "table", table[None] if table.ndim == 1 else table)
+
+    def bias(self, rows: Array, columns: Array) -> Array:
+        middle = (self.table.shape[-1] - 1) // 2
+        return jnp.asarray(self.table)[:, middle + columns[None, :] - rows[:, None]]  # (h, m, n)
+
+    def fits(self, n: int, width: int, heads: int) -> str | None:
+        shape = np.shape(self.table)
+        if shape[-1] != 2 * n - 1:
+            return f"the relative bias is made for {(shape[-1] + 1) // 2} tokens, not {n}; its shape is {shape}"
+        return _heads_fit(shape[0], heads)
+
+
+@register
+@dataclass(frozen=True)
+class Alibi(_Added):
+    """ALiBi: -slope |i - j|, with slopes 2^{-8 (h+1) / heads} unless given; it serves any number of tokens.
+
+    >>> np.asarray(Alibi().bias(np.arange(1), np.arange(3))).tolist()
+    [[[0.0, -0.00390625, -0.0078125]]]
+    """
+
+    slopes: Any = 2.0**-8
+
+    def __post_init__(self) -> None:
+        slopes = np.atleast_1d(_table("ALiBi's slopes", self.slopes)) if not is_traced(self.slopes) else self.slopes
+        object.__setattr__(self, "slopes", slopes)
+
+    def bias(self, rows: Array, columns: Array) -> Array:
+        far = jnp.abs(columns[None, :] - rows[:, None])
+        return -jnp.asarray(self.slopes)[:, None, None] * far + 0.0  # (h, m, n)
+
+    def fits(self, n: int, width: int, heads: int) -> str | None:
+        return _heads_fit(len(self.slopes), heads)
+
+
+def alibi(heads: int = 1) -> Alibi:
+    """ALiBi for a number of heads: slopes 2^{-8 (h+1) / heads}."""
+    return Alibi(2.0 ** (-8.0 * np.arange(1, heads + 1) / heads))
+
+
+@register
+@dataclass(frozen=True)
+class Rotary:
+    """Rotary positions (Llama): queries and keys turned by position times ``frequencies``, halves paired.
+
+    Coordinate c is paired with c + k/2, as Llama's weights expect.
+    """
+
+    frequencies: Any
+
+    def __post_init__(self) -> None:
+        table = _table("Rotary frequencies", self.frequencies)
+        if table.ndim != 1 or not table.shape[0]:
+            raise InputError(f"Rotary frequencies are a list of k/2 numbers, but their shape is {np.shape(table)}.")
+        object.__setattr__(self, "frequencies", table)
+
+    def rotate(self, q: Array, rows: Array) -> Array:
+        half = q.shape[-1] // 2
+        angle = rows[:, None] * jnp.asarray(self.frequencies, q.dtype)[None, :]  # (m, k/2)
+        cos, sin = jnp.cos(angle), jnp.sin(angle)
+        a, b = q[..., :half], q[..., half:]
+        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    def bias(self, rows: Array, columns: Array) -> Array | None:
+        return None
+
+    def fits(self, n: int, width: int, heads: int) -> str | None:
+        count = np.shape(self.frequencies)[0]
+        if 2 * count == width:
+            return None
+        return f"rotary positions have {count} frequencies, and queries of width {width} need {width / 2:g}"
+
+
+def rotary(width: int, base: float = 10000.0) -> Rotary:
+    """Rotary positions for heads of ``width`` coordinates, frequencies base^{-2c/width}."""
+    if width % 2:
+        raise InputError(f"Rotary positions need an even head width, not {width}.")
+    return Rotary(np.exp(-math.log(base) * np.arange(0, width, 2) / width))
+
+
+# name -> position for queries of a width and a number of heads
+POSITIONS: dict[str, Callable[[int, int], Position]] = {
+    "alibi": lambda width, heads: alibi(heads),
+    "rotary": lambda width, heads: rotary(width),
+}
+
+
+def resolve(position: Any, width: int | None, heads: int) -> Position | None:
+    """The position behind a name or an object; None stays None."""
+    if position is None or position == "none":
+        return None
+    if isinstance(position, str):
+        if position not in POSITIONS:
+            raise unknown("position", position, ["none", *POSITIONS])
+        if width is None and position == "rotary":
+            raise InputError("position='rotary' needs Q and K, or rotary(width): the width of queries is not known.")
+        return POSITIONS[position](width or 0, heads)
+    if not isinstance(position, Position):
+        raise InputError(
+            "position must be None, a name ('alibi', 'rotary') or an object with rotate, bias and fits, such as "
+            f"Bias(table), not {type(position).__name__}."
+        )
+    return position

@@ -1,0 +1,198 @@
+"""One step, and many: the compiled loops behind `flow` and the dense engine.
+
+The state moves on the grid k * dt whatever is saved; times between grid points are read off the cubic Hermite
+interpolant, which is of the fourth order too. With noise they are drawn from the Brownian bridge between the ends of
+the step, so that every save has the right law.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from metastable.backend import Array, Tokens, jax, jnp
+from metastable.equation.attention import mix as dense_mix
+from metastable.equation.dynamics import Dynamics, Mix
+from metastable.equation.geometry import unit
+from metastable.solve.methods import Method, Tableau
+
+MOST_STEPS = 100_000  # of an adaptive method in one segment
+
+
+def field(dyn: Dynamics, t: Array, x: Tokens, mix: Mix = dense_mix) -> Tokens:
+    """The velocity; where norms are fixed it is carried off the sphere by |x| f(x/|x|).
+
+    Stage points of a step leave the sphere; there the field is extended so that it commutes with scaling any one
+    token. A Runge-Kutta step then moves directions alike whatever the norms, so retracting after each accepted step
+    changes nothing but the norms, and the order of the method is kept.
+    """
+    if not dyn.geometry.fixed_norm:
+        return dyn.velocity(t, x, mix)
+    squared = (x**2).sum(axis=-1, keepdims=True)
+    size = jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
+    return size * dyn.velocity(t, x / size, mix)
+
+
+def explicit_step(tableau: Tableau, f: Callable[[Array, Tokens], Tokens], t: Array, x: Tokens, h: Array) -> Tokens:
+    """x after a step h of an explicit Runge-Kutta scheme."""
+    slopes: list[Tokens] = []
+    for row, node in zip(tableau.a, tableau.c):
+        slopes.append(f(t + node * h if node else t, _ahead(x, h, row, slopes)))
+    return _ahead(x, h, tableau.b, slopes)
+
+
+def _ahead(x: Tokens, h: Array, weights: tuple[float, ...], slopes: list[Tokens]) -> Tokens:
+    used = [weight * slope for weight, slope in zip(weights, slopes) if weight != 0.0]
+    return x + h * sum(used[1:], used[0]) if used else x
+
+
+class Stepped(NamedTuple):
+    """The state of a fixed-step run: the last step's two ends and how many steps were taken.
+
+    With noise ``before`` is the last known point of the step, at the fraction ``at`` of it.
+    """
+
+    before: Tokens
+    now: Tokens
+    k: Array
+    at: Array
+
+
+@partial(jax.jit, static_argnames=("method", "noisy", "between", "mix"))
+def advance_fixed(
+    dyn: Dynamics,
+    state: Stepped,
+    counts: Array,
+    thetas: Array,
+    dt: Array,
+    key: Array,
+    method: Method,
+    noisy: bool,
+    between: bool = True,
+    mix: Mix = dense_mix,
+) -> tuple[Stepped, Tokens]:
+    """Before each stop take ``counts`` steps, then read the state at the fraction ``thetas`` of the last one.
+
+    Returns the state and the tokens at the stops (m, ..., n, d). Without ``between`` all fractions are 1, which
+    spares compiling what reads states inside a step.
+    """
+
+    def stop(state: Stepped, requested: tuple[Array, Array]) -> tuple[Stepped, Tokens]:
+        count, theta = requested
+        state = jax.lax.fori_loop(0, count, lambda _, s: step(dyn, s, dt, key, method, noisy, mix), state)
+        if method.discrete or not between:
+            return state, state.now
+        return jax.lax.cond(
+            theta < 1,
+            lambda state: inside(dyn, state, theta, dt, key, noisy, mix),
+            lambda state: (state, state.now),
+            state,
+        )
+
+    return jax.lax.scan(stop, state, (counts, thetas))
+
+
+def step(dyn: Dynamics, state: Stepped, dt: Array, key: Array, method: Method, noisy: bool, mix: Mix) -> Stepped:
+    """The state after one more step of a fixed-step method."""
+    x, k = state.now, state.k
+    t = k * dt
+    if method.discrete:
+        moved = dyn.layer(t, x, dt, mix)
+    else:
+        assert method.tableau is not None
+        moved = explicit_step(method.tableau, lambda s, y: field(dyn, s, y, mix), t, x, dt)
+    if noisy:  # sigma sqrt(h) P_x(xi), the Euler-Maruyama step
+        kick = jax.random.normal(jax.random.fold_in(key, k), x.shape, x.dtype)
+        moved = moved + dyn.noise * jnp.sqrt(dt) * dyn.geometry.tangent(dyn.weights, t, x, kick)
+    return Stepped(x, dyn.geometry.retract(moved), k + 1, jnp.zeros_like(state.at))
+
+
+def inside(
+    dyn: Dynamics, state: Stepped, theta: Array, dt: Array, key: Array, noisy: bool, mix: Mix
+) -> tuple[Stepped, Tokens]:
+    """The state and the tokens at the fraction ``theta`` of the last step."""
+    t = (state.k - 1) * dt
+    if noisy:
+        left = 1.0 - state.at
+        along = (theta - state.at) / left
+        spread = dyn.noise * jnp.sqrt(dt * (theta - state.at) * (1.0 - theta) / left)
+        place = jax.random.fold_in(jax.random.fold_in(key, state.k - 1), 1 + (theta * 2**30).astype(jnp.uint32))
+        kick = jax.random.normal(place, state.now.shape, state.now.dtype)
+        across = dyn.geometry.tangent(dyn.weights, t, state.before, kick)
+        x = dyn.geometry.retract(state.before + along * (state.now - state.before) + spread * across)
+        return Stepped(x, state.now, state.k, theta), x
+    ends, times = jnp.stack([state.before, state.now]), jnp.stack([t, t + dt])
+    slopes = jax.lax.map(lambda end: field(dyn, end[0], end[1], mix), (times, ends))
+    return state, dyn.geometry.retract(hermite(theta, dt, ends[0], slopes[0], ends[1], slopes[1]))
+
+
+def hermite(theta: Array, h: Array, x0: Array, v0: Array, x1: Array, v1: Array) -> Array:
+    """The cubic through x0, x1 with slopes v0, v1, at the fraction theta of a step h."""
+    s = theta - 1.0
+    bump = theta * s * ((1.0 - 2.0 * theta) * (x1 - x0) + s * h * v0 + theta * h * v1)
+    return (1.0 - theta) * x0 + theta * x1 + bump
+
+
+# --- adaptive steps ---------------------------------------------------------------------------------------------
+
+
+class Reached(NamedTuple):
+    """Where an adaptive segment ended: its tokens, its time, whether steps ran out, and the tokens at the stops."""
+
+    x: Tokens
+    t: Array
+    exhausted: Array
+    saved: Tokens
+
+
+@partial(jax.jit, static_argnames=("method", "mix"))
+def advance_adaptive(
+    dyn: Dynamics,
+    x: Tokens,
+    t0: Array,
+    t1: Array,
+    times: Array,
+    rtol: Array,
+    atol: Array,
+    method: Method,
+    mix: Mix = dense_mix,
+) -> Reached:
+    """From t0 to t1, with the dense output read at ``times``; stops beyond the time reached are inf."""
+    retract = dyn.geometry.retract
+    end = solve(lambda t, y: field(dyn, t, y, mix), x, t0, t1, times, rtol, atol, method)
+    return Reached(retract(end.x), end.t, end.exhausted, retract(end.saved))
+
+
+def solve(
+    f: Callable[[Array, Any], Any],
+    y: Array,
+    t0: Array,
+    t1: Array,
+    times: Array,
+    rtol: Array | float,
+    atol: Array | float,
+    method: Method,
+) -> Reached:
+    """y' = f(t, y) by a diffrax solver."""
+    import diffrax  # two seconds, which fixed steps need not wait for
+
+    assert method.adaptive
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, y, _: f(t, y)),
+        method.solver(),
+        t0,
+        t1,
+        None,
+        y,
+        saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
+        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol, dtmin=1e-13 * jnp.maximum(1.0, jnp.abs(t1))),
+        max_steps=MOST_STEPS,
+        throw=False,
+    )
+    ok = solution.result == diffrax.RESULTS.successful
+    exhausted = solution.result == diffrax.RESULTS.max_steps_reached
+    reached = jnp.where(ok, t1, jnp.where(jnp.isfinite(solution.ts[1][0]), solution.ts[1][0], t0))
+    return Reached(solution.ys[1][0], reached, exhausted, solution.ys[0])
+
+
+__all__ = ["MOST_STEPS", "Reached", "Stepped", "advance_adaptive", "advance_fixed", "explicit_step", "field", "hermite",
+           "inside", "solve", "step", "unit"]  # fmt: skip
