@@ -4,18 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from named_masks import exact
 
-from conftest import cloud, dense, reach
+from conftest import cloud, dense
 from metastable.engines.exact.sums import exact as summed
 from metastable.errors import InputError
 
 MASKS = ["full", "causal", "window(3)", "window(20, causal)"]
-
-
-def exact(*arrays, mask="full", normalise="softmax", **options):
-    """The sum under a named mask."""
-    low, high = (None, None) if mask == "full" else reach(mask, len(arrays[0]))
-    return summed(*arrays, kind=normalise, low=low, high=high, **options)
 
 
 SHAPES = [(1, 3, 3), (2, 2, 2), (7, 3, 2), (200, 3, 3), (65, 1, 1), (130, 5, 7), (70, 64, 64), (140, 17, 1)]

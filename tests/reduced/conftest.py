@@ -10,7 +10,7 @@ def reach(mask, n):
     """(low, high) of a mask: row i sees the columns low[i] <= j < high[i]."""
     i = np.arange(n)
     if mask.startswith("window"):
-        width = int(mask.strip("window()").split(",")[0])
+        width = int(mask[len("window(") : -1].split(",")[0])
         return np.maximum(i - width, 0), i + 1 if "causal" in mask else np.minimum(i + width + 1, n)
     return np.zeros(n, int), i + 1 if mask == "causal" else np.full(n, n)
 

@@ -1,4 +1,4 @@
-"""Fixed steps of the rescaled flow by kernels: the same steps as `metastable.engines.chart.steps`, for any number of runs.
+"""Fixed steps of the rescaled flow by kernels, for any number of runs: those of `metastable.engines.chart.steps`.
 
 Members of an ensemble never look at each other while they run, so each is a task of its own and they share the cores. A
 certified run is two members: itself, and a copy whose digits are shaken at every choice of references; whoever asked
@@ -120,20 +120,3 @@ def tokens(zeta: np.ndarray, S: np.ndarray) -> np.ndarray:
     cuts = pieces(len(zeta), 1 if zeta.size * S.shape[-1] < _WORTH_SHARING else cores())
     share(some, len(cuts))
     return out
-
-
-def basis(chart: Chart) -> kernels.Basis:
-    """The chart's numbers as the kernels want them."""
-    G = np.array(chart.G, np.float64)
-    d = len(G)
-    turned_round = np.zeros((-(-d // HEIGHT) * HEIGHT, d))
-    turned_round[:d] = G.T
-    plain = not (G - np.diag(np.diagonal(G))).any()
-    turning = (np.zeros(d), np.zeros(d), np.arange(d)) if chart.turn is None else (chart.b, chart.turn, chart.partner)
-    b, turn, partner = (np.array(a) for a in turning)  # kernels are compiled for arrays that can be written
-    pairs = np.flatnonzero(partner != np.arange(d))
-    a, grow = np.array(chart.a), np.array(chart.grow)
-    scale = np.array(np.diagonal(G)) if plain else np.ones(d)
-    return kernels.Basis(
-        turned_round, plain, scale, a, b, grow, turn, partner.astype(np.int64), pairs, float(chart.top)
-    )

@@ -1,4 +1,4 @@
-"""Velocities of the rescaled flow in its chart, by kernels; what they compute is derived in `metastable.engines.chart.state`.
+"""Velocities of the rescaled flow in its chart, by kernels; `metastable.engines.chart.state` derives them.
 
 Sixteen queries go side by side in vector lanes, a *panel*. Let w_j be e^{top t} c_j for a reference and eta_j for a
 token with an offset. One product T_ij = <e^{top t} x_i G, w_j> then holds everything a row of scores needs:

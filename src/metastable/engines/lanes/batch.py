@@ -94,7 +94,7 @@ def advance(
 
 
 def _views(low: np.ndarray, high: np.ndarray, across: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What rows see: spans (rows, 4) = first, end, and from where to where all lanes see; bounds (2 rows, 8) per lane."""
+    """What rows see: spans (rows, 4), the first and end of any lane and of all lanes; bounds (2 rows, 8) per lane."""
     low, high = np.asarray(low, np.int64), np.asarray(high, np.int64)
     if not across:
         return np.stack([low, high, low, high], axis=1), np.empty((0, LANES))

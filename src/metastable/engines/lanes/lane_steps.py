@@ -1,4 +1,4 @@
-"""Steps of small systems in the lanes of a vector, by kernels; `metastable.engines.lanes.batch` says how they are laid out."""
+"""Steps of small systems in the lanes of a vector, by kernels; `batch` says how their arrays are laid out."""
 
 from typing import Any
 
