@@ -49,6 +49,21 @@ class _Window:
         return f"window({self.width}, causal)" if self.causal else f"window({self.width})"
 
 
+def interval(mask: str | Mask, n: int) -> tuple[Any, Any]:
+    """(low, high): token i sees low[i] <= j < high[i]; (None, None) for full attention."""
+    import numpy as np
+
+    found, i = resolve(mask), np.arange(n)
+    if found is None:
+        return None, None
+    if isinstance(found, _Window):
+        last = i + 1 if found.causal else np.minimum(i + found.width + 1, n)
+        return np.maximum(i - found.width, 0), last
+    if found is causal:
+        return np.zeros(n, np.int64), i + 1
+    raise InputError("The mask is a function.")
+
+
 MASKS: dict[str, Mask | None] = {
     "full": None,
     "causal": causal,

@@ -19,6 +19,7 @@ from metastable.engines.chart import steps as rescaled_steps
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, unknown
 from metastable.solve import adaptive, pieces, steps
+from metastable.solve.methods import METHODS
 from metastable.solve.pieces import MOST_STEPS, Plan
 from metastable.solve.simulate import ADAPTIVE, checked_tokens, prepare, provenance
 from metastable.solve.summation import chosen
@@ -151,7 +152,9 @@ def _side_by_side(plan: Plan, members: list[Dynamics], x: np.ndarray) -> Part:
 
     counts, theta = pieces.grid(plan)
     maps = many.maps(members, x.shape[-1], np.array([float(m.beta) for m in members]))
-    ways = many.Ways(plan.dt, plan.method, plan.dynamics.mask_name, plan.dynamics.geometry_name)
+    sphere = plan.dynamics.geometry_name == "sphere"
+    tableau = METHODS[plan.method].tableau.matrix()  # type: ignore[union-attr]
+    ways = many.Scheme(plan.dt, tableau, *pieces.bounds(plan, x.shape[-2]), sphere, sphere and plan.method != "layers")
     _, saved = many.advance(*maps, np.stack([x, x]), np.diff(counts, prepend=0), theta, ways)
     return saved, np.zeros(saved.shape[:2]), None
 
@@ -212,16 +215,15 @@ def _charted_advance_fixed(dyn: Any, chart: Any, state: Any, asked: Any, dt: Any
 
 def _charted_by_kernels(plan: Plan, charts: Sequence[rescaled_chart.Chart], z: np.ndarray) -> Part:
     from metastable.engines.chart import kernel_runs as charted
+    from metastable.engines.chart.segments import apart, two_by_two
 
     counts, theta = pieces.grid(plan)
     starts = [rescaled.start(chart, one) for chart, one in zip(charts, z)]
-    y, refs = (np.stack([np.stack([a, a]) for a in arrays]) for arrays in zip(*starts))  # (B, 2, n, d), (B, 2, n)
-    stand = charted.Stand(y, y.copy(), y.copy(), refs.astype(np.int64), 0, np.zeros(len(z)))
-    ways = charted.Ways(plan.dt, plan.method, plan.dynamics.mask_name == "causal")
-    bases = [charted.basis(chart) for chart in charts]
-    _, saved = charted.advance(bases, stand, np.diff(counts, prepend=0), theta, ways)
+    y, refs = (np.stack([a for a in arrays for _ in range(2)]) for arrays in zip(*starts))  # each run and its copy
+    bases = [basis for chart in charts for basis in [charted.basis(chart)] * 2]
+    saved = two_by_two(plan, bases, charted.start(y, refs), np.diff(counts, prepend=0), theta)[1]
     S = np.stack([np.asarray(chart.S) for chart in charts])
-    return charted.tokens(saved.zeta, S), saved.apart, (saved.y, saved.refs)
+    return charted.tokens(saved.zeta[:, ::2], S), apart(saved.zeta), (saved.y[:, ::2], saved.refs[:, ::2])
 
 
 def _charted_fixed(plan: Plan, chart: Any, z: Array) -> Iterator[Part]:

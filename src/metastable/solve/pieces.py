@@ -10,6 +10,8 @@ import numpy as np
 
 from metastable.backend import jax, jnp
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.masks import interval
+from metastable.solve.methods import METHODS
 
 Array = Any
 MOST_STEPS = 100_000  # of an adaptive method in one piece
@@ -172,12 +174,19 @@ def _side_by_side(plan: Plan, x: np.ndarray, watched: bool, state: Any) -> Itera
     first, k, ends = (0, 0, np.stack([x, x])) if state is None else (state["next"], state["k"], state["ends"])
     ends = ends.reshape(2, -1, *x.shape[-2:])  # (2, B, n, d)
     maps = many.maps([dyn], x.shape[-1], np.broadcast_to(dyn.beta, x.shape[:-2]).ravel())
-    ways = many.Ways(plan.dt, plan.method, dyn.mask_name, dyn.geometry_name)
+    sphere = dyn.geometry_name == "sphere"
+    tableau = METHODS[plan.method].tableau.matrix()  # type: ignore[union-attr]
+    ways = many.Scheme(plan.dt, tableau, *bounds(plan, x.shape[-2]), sphere, sphere and plan.method != "layers")
     for start, end, _ in spans(len(plan.times), watched, int(first)):
         ends, saved = many.advance(*maps, ends, np.diff(steps_at[start:end], prepend=k), theta[start:end], ways)
         k = steps_at[end - 1]
         kept = {"next": np.asarray(end), "k": np.asarray(k), "ends": ends.reshape(2, *x.shape)}
         yield Piece(start, saved.reshape(-1, *x.shape), float(plan.times[end - 1]), kept)
+
+
+def bounds(plan: Plan, n: int) -> tuple[np.ndarray, np.ndarray]:
+    low, high = interval(plan.dynamics.mask, n)
+    return (np.zeros(n, np.int64), np.full(n, n)) if low is None else (low, high)
 
 
 def stored(stand: Any, following: int) -> dict[str, np.ndarray]:

@@ -69,11 +69,16 @@ def _against_kernels(dyn: Dynamics, d: int, summation: str, method: str, dtype: 
         if summation != "exact":
             return "the rescaled flow has a chart of its own"
         from metastable.engines.chart import basis as rescaled_chart
-        from metastable.engines.chart import kernel_runs as charted
 
         if not rescaled_chart.has_eigenbasis(dyn, d):
             return "V has no well-conditioned eigenvectors"
-        return charted.unsupported(dyn, method, dtype)
+        if method not in _IN_LANES or dtype != "float64":
+            return f"the kernels of the rescaled flow take float64 steps, not {dtype} of {method}"
+        if normalise.resolve(dyn.normalise) is not normalise.softmax or dyn.position is not None:
+            return "the kernels of the rescaled flow know softmax attention without positions"
+        if masks.resolve(dyn.mask) not in (None, masks.causal):
+            return "the kernels of the rescaled flow know full or causal attention"
+        return None
     from metastable.engines import unsupported
 
     return unsupported(dyn, summation)

@@ -9,8 +9,10 @@ from metastable.backend import jax, jnp
 from metastable.engines.chart import basis as rescaled_chart
 from metastable.engines.chart import state as rescaled
 from metastable.engines.chart import steps as rescaled_steps
+from metastable.engines.chart.kernel_runs import Saved, State, advance, basis, start, tokens
 from metastable.equation.dynamics import Dynamics
 from metastable.solve import pieces
+from metastable.solve.methods import METHODS
 from metastable.solve.pieces import Piece, Plan
 
 Array = Any
@@ -42,25 +44,44 @@ def fixed(plan: Plan, z: Array, watched: bool, state: Any) -> Iterator[Piece]:
 
 
 def _by_kernels(plan: Plan, chart: Any, z: np.ndarray, watched: bool, state: Any) -> Iterator[Piece]:
-    """The same by `fast.charted`, whose arrays have runs in front of the two copies, (B, 2, n, d)."""
-    from metastable.engines.chart import kernel_runs as charted
-
+    """The same by kernels, whose members are each run and, right after it, its shaken copy."""
     steps_at, theta = pieces.grid(plan)
-    first, lead = 0, z.shape[:-2]
+    first, worst, lead = 0, 0.0, z.shape[:-2]
     if state is None:
-        y, refs = _two_copies(chart, z)
-        state = {"before": y, "after": y, "now": y, "refs": refs, "k": 0, "worst": 0.0}
+        y, refs = (a.reshape(-1, *a.shape[len(lead) :]) for a in rescaled.start(chart, z))
+        members = start(np.repeat(y, 2, axis=0), np.repeat(refs, 2, axis=0))
     else:
-        first = int(state["next"])
-    stand = charted.standing(state, lead)
-    ways, charts = charted.Ways(plan.dt, plan.method, plan.dynamics.mask_name == "causal"), [charted.basis(chart)]
-    for start, end, _ in pieces.spans(len(plan.times), watched, first):
-        counts = np.diff(steps_at[start:end], prepend=stand.k)
-        stand, saved = charted.advance(charts, stand, counts, theta[start:end], ways)
-        y, refs, zeta = (a.reshape(len(a), *lead, *a.shape[2:]) for a in saved[:3])
-        kept = {"next": np.asarray(end), **charted.kept(stand, lead)}
-        tokens = charted.tokens(zeta, np.asarray(chart.S))
-        yield Piece(start, tokens, float(plan.times[end - 1]), kept, (y, refs), saved.apart.max(axis=1))
+        first, worst = int(state["next"]), float(state["worst"])
+        arrays = [np.array(state[name]) for name in State._fields[:-1]]
+        members = State(*arrays, int(state["k"]))  # type: ignore[arg-type, call-arg]
+    bases = [basis(chart)] * len(members.now)
+    for begin, end, _ in pieces.spans(len(plan.times), watched, first):
+        counts = np.diff(steps_at[begin:end], prepend=members.k)
+        members, saved = two_by_two(plan, bases, members, counts, theta[begin:end])
+        found = np.maximum.accumulate(np.maximum(apart(saved.zeta).max(axis=1), worst))
+        worst = found[-1]
+        y, refs, zeta = (a[:, ::2].reshape(len(a), *lead, *a.shape[2:]) for a in saved)
+        kept = {"next": np.asarray(end), "worst": np.asarray(worst)}
+        kept |= {name: np.array(value) for name, value in members._asdict().items()}
+        yield Piece(begin, tokens(zeta, np.asarray(chart.S)), float(plan.times[end - 1]), kept, (y, refs), found)
+
+
+def two_by_two(plan: Plan, bases: Any, members: State, counts: np.ndarray, theta: np.ndarray) -> tuple[State, Saved]:
+    """Advance each run and its shaken copy."""
+    layer = plan.dt if plan.method == "layers" else 0.0
+    tableau = METHODS[plan.method].tableau.matrix()  # type: ignore[union-attr]
+    shakes = np.tile([0.0, 2 * np.finfo(np.float64).eps], len(bases) // 2)
+    bounds = pieces.bounds(plan, members.now.shape[-2])
+    return advance(bases, members, counts, theta, plan.dt, tableau, layer, *bounds, shakes)
+
+
+def apart(zeta: np.ndarray) -> np.ndarray:
+    """How far each run and its copy are apart, relative to the spread of each direction, (m, B)."""
+    one, two = zeta[:, ::2], zeta[:, 1::2]
+    with np.errstate(all="ignore"):
+        size = np.abs(one).max(axis=-2, keepdims=True)
+        gap = np.abs(one - two) / np.where(size > 0, size, 1.0)
+    return np.where(np.isfinite(gap), gap, np.inf).max(axis=(-2, -1))
 
 
 def _chart(plan: Plan, z: Array, layer: float | None) -> tuple[Dynamics, Any]:
