@@ -4,12 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
+from named_masks import exact
 
 from conftest import cloud, dense
-from metastable.engines.exact import sums as exact
+from metastable.engines.exact.sums import exact as summed
 from metastable.errors import InputError
 
 MASKS = ["full", "causal", "window(3)", "window(20, causal)"]
+
+
 SHAPES = [(1, 3, 3), (2, 2, 2), (7, 3, 2), (200, 3, 3), (65, 1, 1), (130, 5, 7), (70, 64, 64), (140, 17, 1)]
 
 
@@ -66,7 +69,12 @@ def test_symmetric_sum_agrees_with_row_sum(rng):
 def test_more_queries_than_keys(rng):
     q, k = rng.normal(size=(40, 3)), rng.normal(size=(9, 3))
     assert np.abs(exact(q, k, None, 3.0).value - dense(q, k, k, 3.0)[0]).max() < 1e-14
-    with pytest.raises(InputError, match="Queries and keys"):
+    low, high = np.arange(40) % 4, 4 + np.arange(40) % 5
+    got = summed(q, k, None, 3.0, low=low, high=high).value
+    for i in range(40):
+        seen = k[low[i] : high[i]]
+        assert np.abs(got[i] - dense(q[i : i + 1], seen, seen, 3.0)[0][0]).max() < 1e-14
+    with pytest.raises(InputError, match="at least one"):
         exact(q, k, None, 3.0, mask="causal")
 
 
@@ -92,15 +100,6 @@ def test_hardmax_shares_ties_evenly():
     assert exact(x, x, v, normalise="hardmax").value.ravel().tolist() == [1.5] * 4 + [5.5] * 4 + [9.5] * 4
 
 
-def test_sinkhorn_is_doubly_stochastic(rng):
-    x = rng.normal(size=(40, 3))
-    A = exact(x, x, np.eye(40), 1.0, normalise="sinkhorn").value
-    assert np.abs(A.sum(axis=0) - 1).max() < 1e-11
-    assert np.abs(A.sum(axis=1) - 1).max() < 1e-12
-    with pytest.raises(InputError, match="sinkhorn"):
-        exact(x, x, normalise="sinkhorn", mask="causal")
-
-
 def test_nan_in_is_nan_out():
     x = np.eye(3)
     x[1, 1] = np.nan
@@ -109,9 +108,10 @@ def test_nan_in_is_nan_out():
 
 def test_bad_input_is_refused_with_a_sentence(rng):
     x = rng.normal(size=(4, 3))
-    for change in ({"normalise": "softmx"}, {"mask": "casual"}, {"weights": np.ones(3)}, {"weights": -np.ones(4)}):
+    nobody = {"low": np.arange(4), "high": np.arange(4)}
+    for change in ({"kind": "softmx"}, nobody, {"low": [0]}, {"weights": np.ones(3)}, {"weights": -np.ones(4)}):
         with pytest.raises(InputError):
-            exact(x, x, **change)
+            summed(x, x, **change)
     for q, k, v in ((x, x[:, :2], None), (x, x, x[:3]), (x[:0], x[:0], None), (x[0], x[0], None)):
         with pytest.raises(InputError, match="Queries and keys"):
             exact(q, k, v)

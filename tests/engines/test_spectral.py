@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from named_masks import exact
 
 from conftest import cloud, dense
-from metastable.engines.exact import sums as exact
-from metastable.engines.spectral import expansion as spectral
 from metastable.engines.spectral import ranks
-from metastable.engines.spectral.expansion import _full
+from metastable.engines.spectral.expansion import _full, spectral
 from metastable.engines.spectral.points import points
 
 BETAS = [0.1, 1.0, 9.0, 25.0, 50.0]

@@ -11,6 +11,7 @@ import numpy as np
 
 from metastable.engines.exact.sums import exact
 from metastable.engines.spectral.expansion import first_rank, refusal, spectral
+from metastable.equation.masks import interval
 from metastable.errors import InputError, unknown
 
 SUMMATIONS = ("auto", "exact", "spectral")
@@ -177,8 +178,9 @@ def _linear_or_exact(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: f
             reason = f"modes up to {got.rank}, {got.rescued} rows exact"
             return Attended(*got.sums, "spectral", reason, max(got.error, got.measured))
         why = got
+    low, high = interval(ask.mask, len(q))
     value, log_z = exact(
-        q, k, v, beta, normalise=ask.normalise, mask=ask.mask, weights=ask.weights, symmetric=ask.symmetric
+        q, k, v, beta, kind=ask.normalise, low=low, high=high, weights=ask.weights, symmetric=ask.symmetric
     )
     if not ask.radial:
         value = value - (np.einsum("id,id->i", q, value) / np.einsum("id,id->i", q, q))[:, None] * q

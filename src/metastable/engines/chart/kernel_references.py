@@ -12,8 +12,8 @@ _CHECKED = 8  # coordinates between two looks at whether any token of a panel ca
 
 
 @inner
-def choose(basis: Any, t: float, y: Any, refs: Any, offsets: int, causal: bool, room: Any) -> bool:
-    """room.best = the references `rescaled.refer` would choose; returns whether any is new."""
+def choose(basis: Any, t: float, y: Any, refs: Any, offsets: int, low: Any, high: Any, room: Any) -> bool:
+    """room.best = the references `state.refer` would choose; returns whether any is new."""
     n, d = y.shape
     W, X, T, row, square, held, best = room.W, room.X, room.T, room.row, room.square, room.held, room.best
     shift = min(0.0, CAP - basis.top * t)
@@ -26,7 +26,7 @@ def choose(basis: Any, t: float, y: Any, refs: Any, offsets: int, causal: bool, 
         held[i] = 0
     for i0 in range(0, n, PANEL):
         scores(basis, math.exp(shift), refs, i0, 0, W, X, room.Q, T)
-        gaps(refs, room.order, offsets, causal, i0, T, row)
+        gaps(refs, room.order, offsets, low, high, i0, T, row)
         for lane in range(min(PANEL, n - i0)):
             j = 0
             while j < n - 1 and T[j, lane] != row[0, lane]:

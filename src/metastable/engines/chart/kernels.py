@@ -1,4 +1,4 @@
-"""Velocities of the rescaled flow in its chart, by kernels; what they compute is derived in `metastable.engines.chart.state`.
+"""Velocities of the rescaled flow in its chart, by kernels; `metastable.engines.chart.state` derives them.
 
 Sixteen queries go side by side in vector lanes, a *panel*. Let w_j be e^{top t} c_j for a reference and eta_j for a
 token with an offset. One product T_ij = <e^{top t} x_i G, w_j> then holds everything a row of scores needs:
@@ -22,7 +22,7 @@ from metastable.engines.chart.basis import CAP
 from metastable.engines.simd.exponential import LOG2E, exp2
 from metastable.engines.simd.packing import aligned
 from metastable.engines.simd.products import HEIGHT, VECTORS, multiply, multiply_add
-from metastable.engines.simd.vectors import fill, inner, larger, load, magnitude, store, top, within
+from metastable.engines.simd.vectors import between, fill, inner, larger, load, magnitude, store, top
 
 WIDTH = 8  # lanes of a vector of float64
 PANEL = VECTORS * WIDTH  # queries side by side
@@ -45,8 +45,13 @@ class Basis(NamedTuple):
     top: float
 
 
+def refer_every(top: float, dt: float) -> int:
+    """Steps between two choices of references: a quarter of the time in which the fastest direction grows e-fold."""
+    return max(1, int(0.25 / max(top * dt, 1e-3)))
+
+
 class Room(NamedTuple):
-    """Arrays to work in, of one copy of a run."""
+    """Arrays to work in, of one run."""
 
     near: np.ndarray  # (2, d): factors of directions (see `factors`) for tokens with offsets
     far: np.ndarray  # (2, d): and for references
@@ -55,10 +60,10 @@ class Room(NamedTuple):
     X: np.ndarray  # (d padded, 16): the tokens of a panel in units of e^{top t}
     Q: np.ndarray  # (d padded, 16): their queries, then sums
     T: np.ndarray  # (n padded, 16) for every panel, or for one: scores, then weights
-    row: np.ndarray  # (3, 16): numbers of every query
-    s: np.ndarray  # (n, d): s_i of `rescaled.gathered`
-    slope: np.ndarray  # (n, d)
+    row: np.ndarray  # (5, 16): numbers of every query; the last two say what it sees
+    s: np.ndarray  # (n, d): s_i of `state.gathered`
     stage: np.ndarray  # (n, d)
+    spare: np.ndarray  # (n, d)
     held: np.ndarray  # (n,): how many rows attend to a token most
     best: np.ndarray  # (n,): the most attended token near each
     order: np.ndarray  # (n,): tokens with offsets, then references
@@ -69,8 +74,8 @@ def room(n: int, d: int) -> Room:
     deep, tall = -(-d // HEIGHT) * HEIGHT, -(-n // HEIGHT) * HEIGHT
     sizes = {"near": (2, d), "far": (2, d), "W": (tall, d), "Wt": (-(-n // _DEEP) * deep, _DEEP)}
     panels = -(-n // PANEL) if n <= _MIRRORED else 1
-    sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall * panels, PANEL), "row": (3, PANEL)}
-    sizes |= dict.fromkeys(("s", "slope", "stage"), (n, d))
+    sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall * panels, PANEL), "row": (5, PANEL)}
+    sizes |= dict.fromkeys(("s", "stage", "spare"), (n, d))
     whole = {name: np.zeros(n, np.int64) for name in ("held", "best", "order")}
     return Room(**{name: aligned(size, np.float64) for name, size in sizes.items()}, **whole, square=np.zeros(n))
 
@@ -156,20 +161,22 @@ def _mirror(n: int, tall: int, i0: int, T: Any) -> None:
 
 
 @inner
-def gaps(refs: Any, order: Any, offsets: int, causal: bool, i0: int, T: Any, row: Any) -> None:
+def gaps(refs: Any, order: Any, offsets: int, low: Any, high: Any, i0: int, T: Any, row: Any) -> None:
     """T becomes score_ij - score_i,ref(i), -inf where hidden; row[0] gets the largest of each query."""
-    n = len(refs)
+    n, first, end = len(refs), 0, len(refs)
     for lane in range(PANEL):
-        row[0, lane] = T[refs[min(i0 + lane, n - 1)], lane]
+        i = min(i0 + lane, n - 1)
+        row[0, lane], row[3, lane], row[4, lane] = T[refs[i], lane], low[i], high[i]
+        first, end = max(first, low[i]), min(end, high[i])
     for lane in range(0, PANEL, WIDTH):
-        mine, most = load(row, 0, lane), fill(T, -np.inf)
+        mine, most, left, right = load(row, 0, lane), fill(T, -np.inf), load(row, 3, lane), load(row, 4, lane)
         for k in range(n):  # references come last: until then their scores are still there
             j = order[k]
             gap = load(T, refs[j], lane) - mine
             if k < offsets:
                 gap = gap + load(T, j, lane)
-            if causal:
-                gap = within(gap, i0 + lane, j, i0 + PANEL, -np.inf)
+            if j < first or j >= end:  # not every query of the panel sees token j
+                gap = between(gap, fill(gap, float(j)), left, right, -np.inf)
             store(T, j, lane, gap)
             most = larger(gap, most)
         store(row, 0, lane, most)
@@ -234,14 +241,15 @@ def _sums(n: int, d: int, Wt: Any, T: Any, row: Any, out: Any) -> None:
 
 @inner
 def slope(
-    basis: Any, t: float, since: float, layer: float, w: Any, refs: Any, offsets: int, causal: bool, room: Any
-) -> None:
-    """room.slope = w' at time t of a state in the scale of ``since`` (`rescaled.frozen_velocity`).
+    basis: Any, t: float, since: float, layer: float, w: Any, refs: Any, offsets: int, low: Any, high: Any, room: Any,
+    out: Any,
+) -> None:  # fmt: skip
+    """out = w' at time t of a state in the scale of ``since`` (`state.frozen_velocity`).
 
-    With a ``layer`` > 0 it is what a layer of that strength adds, divided by it (`rescaled_steps.layers`).
+    With a ``layer`` > 0 it is what a layer of that strength adds, divided by it (`steps.layers`).
     """
     n, d = w.shape
-    near, far, s, out = room.near, room.far, room.s, room.slope
+    near, far, s = room.near, room.far, room.s
     W, Q, T, row = room.W, room.Q, room.T, room.row
     tall, mirrored = len(W), basis.plain and offsets == 0 and n <= _MIRRORED
     shift = min(0.0, CAP - basis.top * t)
@@ -255,7 +263,7 @@ def slope(
         scores(basis, math.exp(shift), refs, i0, i0 if mirrored else 0, W, room.X, Q, T)
         if mirrored:
             _mirror(n, tall, i0, room.T)
-        gaps(refs, room.order, offsets, causal, i0, T, row)
+        gaps(refs, room.order, offsets, low, high, i0, T, row)
         _weigh(refs, room.order, offsets, i0, T, row)
         _sums(n, d, room.Wt, T, row, Q)
         for lane in range(min(PANEL, n - i0)):

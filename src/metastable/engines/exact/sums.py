@@ -2,17 +2,15 @@
 
     value_i = sum_j A_ij v_j,     log_z_i = log sum_j w_j e^{beta <q_i, k_j>}
 
-| normalise      | A_ij                                             |
+| kind           | A_ij                                             |
 |----------------|--------------------------------------------------|
 | `softmax`      | w_j e^{s_ij} / Z_i                               |
 | `unnormalised` | w_j e^{s_ij} / sum of the visible w (their count)|
 | `hardmax`      | w_j on the highest s_ij, shared between ties     |
-| `sinkhorn`     | doubly stochastic scaling of e^{s_ij}            |
 
 Every mask is an interval of columns per row, so a kernel needs two whole numbers per query and no n x n array.
 """
 
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +24,11 @@ from metastable.engines.simd.exponential import LN2, LOG2E
 from metastable.engines.simd.vectors import WIDTH
 from metastable.errors import InputError, unknown
 
-NORMALISATIONS = ("softmax", "unnormalised", "hardmax", "sinkhorn")
+KINDS = ("softmax", "unnormalised", "hardmax")
 _PARTS = 8  # private sums of the symmetric kernel, whatever the number of threads: sums come out the same
 _INLINE = 60_000  # pairs below which starting threads costs more than it saves
 # powers of two between the least and the largest possible weight up to which one bound serves a whole row
 _SPAN = {np.dtype(np.float64): 900.0, np.dtype(np.float32): 100.0}
-_WINDOW = re.compile(r"window\(\s*(\d+)\s*(,\s*causal\s*)?\)")
 
 
 class Sums(NamedTuple):
@@ -59,8 +56,9 @@ def exact(
     v: np.ndarray | None = None,
     beta: float = 1.0,
     *,
-    normalise: str = "softmax",
-    mask: str = "full",
+    kind: str = "softmax",
+    low: np.ndarray | None = None,
+    high: np.ndarray | None = None,
     weights: np.ndarray | None = None,
     symmetric: bool | None = None,
 ) -> Sums:
@@ -68,16 +66,16 @@ def exact(
 
     Parameters
     ----------
-    q, k : arrays (n, d)
-        Queries and keys; the score is beta <q_i, k_j>. All float32 makes the sum float32. Under the full mask there
-        may be any number of queries.
+    q, k : arrays (m, d), (n, d)
+        Queries and keys; the score is beta <q_i, k_j>. All float32 makes the sum float32.
     v : array (n, v), optional
         What is summed; the keys when left out.
     beta : float
-    normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}
-    mask : {"full", "causal", "window(w)", "window(w, causal)"}
+    kind : {"softmax", "unnormalised", "hardmax"}
+    low, high : arrays of int (m,), optional
+        Query i sees the keys low[i] <= j < high[i]; all of them when left out.
     weights : array (n,), optional
-        Token j counts as weights[j] tokens; one of weight 0 only looks on.
+        Token j counts as weights[j] tokens; one of weight 0 is a query only.
     symmetric : bool, optional
         Whether <q_i, k_j> = <q_j, k_i>, which halves the work; found out when left out.
 
@@ -85,63 +83,54 @@ def exact(
     --------
     >>> exact(np.eye(2), np.eye(2), beta=2.0).value.round(4).tolist()
     [[0.8808, 0.1192], [0.1192, 0.8808]]
+    >>> exact(np.eye(2), np.eye(2), low=np.array([0, 0]), high=np.array([1, 2])).value[0].tolist()
+    [1.0, 0.0]
     """
-    if normalise not in NORMALISATIONS:
-        raise unknown("normalisation", normalise, NORMALISATIONS)
-    q, k, v, weights = checked(q, k, v, weights, square=mask != "full" or normalise == "sinkhorn")
-    if normalise == "sinkhorn":
-        return _sinkhorn(q, k, v, beta, weights, mask)
-    low, high = reach(mask, len(q)) if mask != "full" else _everyone(len(q), len(k))
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
+    q, k, v, weights = checked(q, k, v, weights, square=False)
+    full = low is None and high is None
+    low, high = _visible(low, high, len(q), len(k))
     if symmetric is None:
-        symmetric = q is k or (mask == "full" and np.array_equal(q[0], k[0]) and np.array_equal(q, k))
-    if symmetric and mask == "full" and weights is not None and not weights.all():
-        return _with_onlookers(q, k, v, beta, normalise, weights)
+        symmetric = q is k or (full and np.array_equal(q[0], k[0]) and np.array_equal(q, k))
+    symmetric = bool(symmetric and full)
+    if symmetric and weights is not None and not weights.all():
+        return _with_zero_weights(q, k, v, beta, kind, weights)
     scaled = np.multiply(q, beta * LOG2E)
     task = Task(scaled, k, v, weights, low, high, np.result_type(q, k, v))
     if not all(np.isfinite(a.sum()) or np.isfinite(a).all() for a in (scaled, k, v)):
         return Sums(np.full((len(scaled), v.shape[1]), np.nan), np.full(len(scaled), np.nan))
-    hard = normalise == "hardmax"
-    out, z, power = _by_tiles(task, hard) if hard else _summed(task, symmetric and mask == "full")
+    hard = kind == "hardmax"
+    out, z, power = _by_tiles(task, hard) if hard else _summed(task, symmetric)
     log_z = np.log(z) + LN2 * power
-    if normalise != "unnormalised":
+    if kind != "unnormalised":
         return Sums(np.multiply(out, (1.0 / z[:, None]).astype(out.dtype)).astype(task.dtype, copy=False), log_z)
     with np.errstate(over="ignore"):  # e^{s} of a huge score is inf
         value = np.ldexp(out / visible_weight(weights, low, high)[:, None], power[:, None])
         return Sums(value.astype(task.dtype), log_z)
 
 
-def _with_onlookers(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, beta: float, normalise: str, weights: np.ndarray
+def _with_zero_weights(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, beta: float, kind: str, weights: np.ndarray
 ) -> Sums:
     """A symmetric sum in which tokens of weight 0 are queries only."""
     tokens = weights > 0
     seen = k[tokens], v[tokens], beta
     value, log_z = np.empty((len(q), v.shape[1]), np.result_type(q, k, v)), np.empty(len(q))
     for some, alike in ((tokens, True), (~tokens, False)):
-        value[some], log_z[some] = exact(q[some], *seen, normalise=normalise, weights=weights[tokens], symmetric=alike)
+        value[some], log_z[some] = exact(q[some], *seen, kind=kind, weights=weights[tokens], symmetric=alike)
     return Sums(value, log_z)
 
 
-def reach(mask: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """First visible column of each row, and the one after the last.
-
-    >>> [a.tolist() for a in reach("window(1)", 4)]
-    [[0, 0, 1, 2], [2, 3, 4, 4]]
-    """
-    i = np.arange(n)
-    found = _WINDOW.fullmatch(mask)
-    if mask == "full":
-        return _everyone(n, n)
-    if mask == "causal":
-        return np.zeros(n, np.int64), i + 1
-    if found:
-        w = int(found[1])
-        return np.maximum(i - w, 0), i + 1 if found[2] else np.minimum(i + w + 1, n)
-    raise unknown("mask", mask, ["full", "causal", "window(8)", "window(8, causal)"])
-
-
-def _everyone(queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros(queries, np.int64), np.full(queries, keys)
+def _visible(low: np.ndarray | None, high: np.ndarray | None, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals of columns as int64 arrays, or a sentence."""
+    low = np.zeros(queries, np.int64) if low is None else np.ascontiguousarray(low, np.int64)
+    high = np.full(queries, keys, np.int64) if high is None else np.ascontiguousarray(high, np.int64)
+    if low.shape != (queries,) or high.shape != (queries,):
+        raise InputError(f"low and high must be {queries} whole numbers, one per query, not {low.shape}, {high.shape}.")
+    if not ((low >= 0) & (low < high) & (high <= keys)).all():
+        raise InputError(f"Every query must see at least one of the keys: 0 <= low < high <= {keys}.")
+    return low, high
 
 
 def visible_weight(weights: np.ndarray | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -162,7 +151,9 @@ def checked(
     v = k if v is None else _floats(v)
     flat = q.ndim == k.ndim == v.ndim == 2 and 0 not in (*q.shape, *k.shape, *v.shape)
     if not flat or q.shape[1] != k.shape[1] or len(v) != len(k) or (square and len(q) != len(k)):
-        raise InputError(f"Queries and keys must be (n, d) and values (n, v), not {q.shape}, {k.shape} and {v.shape}.")
+        raise InputError(
+            f"Queries and keys must be (m, d) and (n, d), values (n, v), not {q.shape}, {k.shape} and {v.shape}."
+        )
     if weights is not None:
         weights = np.asarray(weights, np.float64)
         if weights.shape != (len(k),) or not (weights >= 0).all() or not weights.any():
@@ -236,35 +227,3 @@ def _by_tiles(task: Task, hard: bool = False) -> tuple[np.ndarray, np.ndarray, n
     rows = len(task.q)
     power = np.zeros(rows, np.int64) if hard else m[:rows].astype(np.int64)
     return out[:rows, : task.v.shape[1]], z[:rows], power
-
-
-def _sinkhorn(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    beta: float,
-    weights: np.ndarray | None,
-    mask: str,
-) -> Sums:
-    """Potentials f, g with sum_j e^{s_ij + f_i + g_j} = 1 = sum_i: a potential is one more coordinate of the keys.
-
-    The same iteration as `metastable.equation.normalise.sinkhorn`: columns, then rows, until the rows are right.
-    """
-    if mask != "full" or weights is not None:
-        raise InputError("sinkhorn needs mask='full' and no weights.")
-    ones = np.ones((len(q), 1), q.dtype)
-
-    def log_sums(a: np.ndarray, b: np.ndarray, potential: np.ndarray, values: np.ndarray) -> Sums:
-        wide = np.hstack([beta * a, ones]).astype(q.dtype), np.hstack([b, potential[:, None]]).astype(q.dtype)
-        return exact(*wide, values)
-
-    f = -log_sums(q, k, np.zeros(len(k)), ones).log_z
-    tolerance, most = (1e-12, 2000) if q.dtype == np.float64 else (1e-6, 500)
-    for _ in range(most):
-        g = -log_sums(k, q, f, ones).log_z
-        done = log_sums(q, k, g, v)
-        gap = np.abs(np.expm1(f + done.log_z)).max()
-        f = -done.log_z
-        if not gap > tolerance:
-            break
-    return done

@@ -257,3 +257,15 @@ def within(typing: Any, a: Any, j: Any, low: Any, high: Any, other: Any) -> Any:
         return builder.select(inside, args[0], outside)
 
     return a(a, types.intp, types.intp, types.intp, other), generate
+
+
+@intrinsic  # type: ignore[misc]
+def between(typing: Any, a: Any, value: Any, low: Any, high: Any, other: Any) -> Any:
+    """Lanes of a where low <= value < high, lane by lane, and the float ``other`` elsewhere."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        inside = builder.and_(builder.fcmp_ordered(">=", args[1], args[2]), builder.fcmp_ordered("<", args[1], args[3]))
+        outside = spread(builder, context.cast(builder, args[4], signature.args[4], a.dtype), args[0].type)
+        return builder.select(inside, args[0], outside)
+
+    return a(a, value, low, high, other), generate

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.engines.chart import kernel_runs as charted
 from metastable.errors import InputError
 from metastable.solve.simulate import prepare, run_pieces
 
@@ -103,16 +102,6 @@ def test_a_run_in_an_ensemble_is_the_same_run_alone_to_the_last_bit():
     stacked = ms.simulate(members[0], z.reshape(5, 1, 18, 3), **asked)
     assert stacked.x.shape == (3, 5, 1, 18, 3)
     assert np.array_equal(stacked.x[:, 0, 0], together[0].x)
-
-
-def test_comparing_the_copies_more_often_changes_nothing(monkeypatch):
-    dyn, z = dynamics("complex", 3), tokens(18, 3)
-    asked = {"t": 6.0, "save": [0.0, 0.05, 3.0, 6.0]}
-    at_once = ms.simulate(dyn, z, **asked)
-    monkeypatch.setattr(charted, "_MOST_KEPT", 5 * 18 * 3)
-    in_parts = ms.simulate(dyn, z, **asked)
-    assert np.array_equal(at_once.x, in_parts.x)
-    assert at_once.valid_until == in_parts.valid_until
 
 
 def test_taken_up_again_it_gives_the_same_digits():

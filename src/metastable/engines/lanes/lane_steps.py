@@ -1,0 +1,207 @@
+"""Steps of small systems in the lanes of a vector, by kernels; `batch` says how their arrays are laid out."""
+
+from typing import Any
+
+import numpy as np
+
+from metastable.engines.simd.exponential import exp2
+from metastable.engines.simd.vectors import (
+    between,
+    every,
+    fill,
+    fma,
+    inlined,
+    inner,
+    kernel,
+    larger,
+    load,
+    root,
+    store,
+)
+
+LANES = 8  # float64 in a vector
+
+
+@kernel
+def run_group(
+    A: Any, V: Any, before: Any, x: Any, counts: Any, thetas: Any, dt: float, tableau: Any, spans: Any, bounds: Any,
+    n: int, keys: Any, d: int, heads: int, sphere: bool, tangent: bool, out: Any
+) -> None:  # fmt: skip
+    """All steps of one group; ``before`` and ``x`` (n d, 8) are overwritten, ``out`` (m n d, 8) gets the saves.
+
+    ``keys`` is None where lanes are runs, and the number of tokens where the lanes of n rows are tokens of one run.
+    """
+    rows, stages = n * d, tableau.shape[1]
+    stage, closing, unit = np.empty((rows, 8)), np.empty((rows, 8)), np.empty((rows, 8))
+    slopes = np.empty((stages * rows, 8))  # of all stages; those of the first stage also open a step's interpolant
+    weights, query = np.empty((n if keys is None else keys, 8)), np.empty((2 * d, 8))
+    known = False  # whether the first slopes are the velocity at ``before``
+    for m in range(len(counts)):
+        for _ in range(counts[m]):
+            for r in range(rows):
+                store(before, r, 0, load(x, r, 0))
+            for k in range(stages):
+                if k > 0:
+                    _ahead(before, tableau, k, dt, slopes, rows, stage)
+                _field(
+                    A, V, before if k == 0 else stage, n, keys, d, heads, spans, bounds, tangent, unit, weights, query,
+                    slopes[k * rows : (k + 1) * rows],
+                )  # fmt: skip
+            _ahead(before, tableau, stages, dt, slopes, rows, x)
+            if sphere:
+                _to_unit(x, n, d, x)
+            known = True
+        theta = thetas[m]
+        if theta < 1.0 and not known:
+            _field(A, V, before, n, keys, d, heads, spans, bounds, tangent, unit, weights, query, slopes[:rows])
+            known = True
+        if theta < 1.0:
+            _field(A, V, x, n, keys, d, heads, spans, bounds, tangent, unit, weights, query, closing)
+            _hermite(theta, dt, before, slopes, x, closing, rows, stage)
+            if sphere:
+                _to_unit(stage, n, d, stage)
+        for r in range(rows):
+            store(out, m * rows + r, 0, load(stage if theta < 1.0 else x, r, 0))
+
+
+@inlined
+def _ahead(x: Any, tableau: Any, k: int, dt: float, slopes: Any, rows: int, out: Any) -> None:
+    """out = x + dt sum_j tableau[k, j] slope_j: where stage k begins, or the end of the step."""
+    for r in range(rows):
+        moved = fill(x, 0.0)
+        for j in range(min(k, tableau.shape[1])):
+            if tableau[k, j] != 0.0:
+                moved = fma(fill(x, tableau[k, j] * dt), load(slopes, j * rows + r, 0), moved)
+        store(out, r, 0, load(x, r, 0) + moved)
+
+
+@inlined
+def _hermite(theta: float, dt: float, x0: Any, v0: Any, x1: Any, v1: Any, rows: int, out: Any) -> None:
+    """`metastable.solve.steps.hermite`: the cubic through both ends of a step with their slopes."""
+    s = theta - 1.0
+    bend, left, right = theta * s * (1.0 - 2.0 * theta), theta * s * s * dt, theta * s * theta * dt
+    for r in range(rows):
+        a, b = load(x0, r, 0), load(x1, r, 0)
+        moved = fma(fill(a, left), load(v0, r, 0), fill(a, right) * load(v1, r, 0))
+        store(out, r, 0, fma(fill(a, theta + bend), b - a, a) + moved)
+
+
+@inlined
+def _length(x: Any, i: int, d: int) -> Any:
+    square = fill(x, 0.0)
+    for c in range(d):
+        v = load(x, i * d + c, 0)
+        square = fma(v, v, square)
+    return root(square)
+
+
+@inlined
+def _to_unit(x: Any, n: int, d: int, out: Any) -> None:
+    for i in range(n):
+        size = _length(x, i, d)
+        for c in range(d):
+            store(out, i * d + c, 0, load(x, i * d + c, 0) / size)
+
+
+@inner
+def _field(
+    A: Any, V: Any, x: Any, n: int, keys: Any, d: int, heads: int, spans: Any, bounds: Any, tangent: bool, unit: Any,
+    weights: Any, query: Any, out: Any
+) -> None:  # fmt: skip
+    """The pull; or its tangent part, carried off the sphere by |x| f(x/|x|) as the geometry's stage points are."""
+    if tangent:
+        _to_unit(x, n, d, unit)
+    else:
+        for r in range(n * d):
+            store(unit, r, 0, load(x, r, 0))
+    for i in range(n):
+        for c in range(d):
+            store(out, i * d + c, 0, fill(x, 0.0))
+        for h in range(heads):
+            _attend(A, unit, i, keys, spans, bounds, h, d, weights, query)
+            for c in range(d):
+                pulled = load(out, i * d + c, 0)
+                for e in range(d):
+                    pulled = fma(load(V, (h * d + c) * d + e, 0), load(query, d + e, 0), pulled)
+                store(out, i * d + c, 0, pulled)
+        if tangent:
+            along = fill(x, 0.0)
+            for c in range(d):
+                along = fma(load(out, i * d + c, 0), load(unit, i * d + c, 0), along)
+            size = _length(x, i, d)
+            for c in range(d):
+                across = load(out, i * d + c, 0) - along * load(unit, i * d + c, 0)
+                store(out, i * d + c, 0, size * across)
+
+
+@inlined
+def _key(x: Any, j: int, c: int, d: int, keys: Any) -> Any:
+    """Coordinate c of token j: of each run, or of the one run in all lanes."""
+    if keys is None:
+        return load(x, j * d + c, 0)
+    return every(x, (j >> 3) * d + c, j & 7)
+
+
+@inlined
+def _hidden(s: Any, i: int, j: int, keys: Any, spans: Any, bounds: Any) -> Any:
+    """The score s of token j, or -inf in the lanes of tokens that do not see it; lanes of runs all see the same."""
+    if keys is None:
+        return s
+    if j < spans[i, 2] or j >= spans[i, 3]:
+        return between(s, fill(s, float(j)), load(bounds, 2 * i, 0), load(bounds, 2 * i + 1, 0), -np.inf)
+    return s
+
+
+@inlined
+def _attend(
+    A: Any, x: Any, i: int, keys: Any, spans: Any, bounds: Any, h: int, d: int, weights: Any, query: Any
+) -> None:  # fmt: skip
+    """query[d + c] = sum_j P_ij x_jc over the tokens j that row i sees; scores are in powers of two."""
+    for c in range(d):
+        q = fill(x, 0.0)
+        for e in range(d):
+            q = fma(load(x, i * d + e, 0), load(A, (h * d + e) * d + c, 0), q)
+        store(query, c, 0, q)
+    if d == 3:  # the same with all coordinates in registers
+        _gather_three(x, i, keys, spans, bounds, weights, query)
+        return
+    most = fill(x, -np.inf)
+    for j in range(spans[i, 0], spans[i, 1]):
+        s = fill(x, 0.0)
+        for c in range(d):
+            s = fma(load(query, c, 0), _key(x, j, c, d, keys), s)
+        s = _hidden(s, i, j, keys, spans, bounds)
+        store(weights, j, 0, s)
+        most = larger(s, most)
+    z = most - most  # 0, or nan for scores that are not finite
+    for j in range(spans[i, 0], spans[i, 1]):
+        e = exp2(load(weights, j, 0) - most)
+        store(weights, j, 0, e)
+        z = z + e
+    for c in range(d):
+        gathered = fill(x, 0.0)
+        for j in range(spans[i, 0], spans[i, 1]):
+            gathered = fma(load(weights, j, 0), _key(x, j, c, d, keys), gathered)
+        store(query, d + c, 0, gathered / z)
+
+
+@inlined
+def _gather_three(x: Any, i: int, keys: Any, spans: Any, bounds: Any, weights: Any, query: Any) -> None:
+    q, r, s = load(query, 0, 0), load(query, 1, 0), load(query, 2, 0)
+    most = fill(x, -np.inf)
+    for j in range(spans[i, 0], spans[i, 1]):
+        y = fma(s, _key(x, j, 2, 3, keys), fma(r, _key(x, j, 1, 3, keys), q * _key(x, j, 0, 3, keys)))
+        y = _hidden(y, i, j, keys, spans, bounds)
+        store(weights, j, 0, y)
+        most = larger(y, most)
+    z = most - most  # 0, or nan for scores that are not finite
+    a, b, c = z, z, z
+    for j in range(spans[i, 0], spans[i, 1]):
+        e = exp2(load(weights, j, 0) - most)
+        z = z + e
+        a = fma(e, _key(x, j, 0, 3, keys), a)
+        b = fma(e, _key(x, j, 1, 3, keys), b)
+        c = fma(e, _key(x, j, 2, 3, keys), c)
+    store(query, 3, 0, a / z)
+    store(query, 4, 0, b / z)
+    store(query, 5, 0, c / z)
