@@ -49,7 +49,7 @@ def many(case: Case) -> Run:
     import metastable as ms
 
     members, x = setting(case)
-    return lambda: np.stack([r.x for r in ms.simulate_many(members, x, t=T, method=case["method"], save=6)])
+    return lambda: np.stack([r.x for r in ms.simulate(members, x, t=T, method=case["method"], save=6)])
 
 
 def together(case: Case) -> Run:
@@ -66,7 +66,7 @@ WORKLOAD = Workload(
     tolerance=1e-6,
     engines={
         "alone": Engine(alone, "ms.simulate, one after the other"),
-        OURS: Engine(many, "ms.simulate_many"),
+        OURS: Engine(many, "ms.simulate"),
         "metastable, leading axis": Engine(together, "ms.simulate with an array of beta", only=("sphere",)),
     },
     goals=(

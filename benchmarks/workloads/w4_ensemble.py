@@ -45,7 +45,7 @@ def many(case: Case) -> Run:
     members, steps = [ms.Dynamics(beta=float(b)) for b in beta], case["steps"]
 
     def run() -> np.ndarray:
-        runs = ms.simulate_many(members, x, t=steps * DT, dt=DT, method="rk4", save=steps // EVERY + 1)
+        runs = ms.simulate(members, x, t=steps * DT, dt=DT, method="rk4", save=steps // EVERY + 1)
         return np.stack([r.x for r in runs], axis=1)
 
     return run

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from metastable.engines.chart import state as chart_state
+from metastable.engines.chart.basis import Chart, chart_of
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
+from metastable.solve.plan import with_numbers
 
 
 @dataclass(frozen=True)
@@ -23,16 +26,20 @@ class Trajectory:
         The tokens at these times; axes between time and tokens are an ensemble. For geometry="rescaled" these are
         the rescaled tokens z = e^{-tV} x.
     dynamics : Dynamics or None
-        What moved them; None for tokens measured in a model.
+        What moved them; None for tokens measured in a model, and for a loaded run with functions for parts.
     status : str
-        "done"; "steady" or "stopped" (an asked-for early stop); "stalled" (the adaptive solver could not go on) or
-        "diverged" (tokens left the range of floats), with what was reached until then.
+        "done"; "steady", "plateau" or "stopped" (a requested early stop); "stalled" (the adaptive solver could not go
+        on) or "diverged" (tokens left the range of floats), with what was reached until then; "unconverged" (attention
+        missed its own definition).
     message : str
         The status in a sentence.
-    valid_until : float
-        The last saved time at which rounding had not yet changed the first six digits; inf when it never did.
+    valid_until : float or None
+        The last saved time to which the first six digits are certified: a shaken copy of the run agreed so far. None
+        where nothing was certified (see ``trust`` of `simulate`).
     provenance : mapping
         How the run was made: method, steps, tolerances, seed, versions, wall time.
+    missing : tuple of str
+        Parts that a record could not hold, because they are functions of one's own.
     """
 
     t: np.ndarray
@@ -40,10 +47,11 @@ class Trajectory:
     dynamics: Dynamics | None = None
     status: str = "done"
     message: str = ""
-    valid_until: float = float("inf")
+    valid_until: float | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
     chart: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     kept_attention: np.ndarray | None = field(default=None, repr=False)
+    missing: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.t)
@@ -63,20 +71,25 @@ class Trajectory:
             raise InputError(f"index must lie between {-len(self.t)} and {len(self.t) - 1}, not {index}.")
         if self.kept_attention is not None:
             return np.asarray(self.kept_attention[index])
-        if self.dynamics is None:
-            raise InputError("This trajectory was measured without attention; probe the model again to keep it.")
-        if self.chart is not None:
-            return self._charted_attention(index)
-        return np.asarray(self.dynamics.attention(float(self.t[index]), self.x[index]))
+        dynamics = self.moved_by("attention")
+        if self.chart is None:
+            return np.asarray(dynamics.attention(float(self.t[index]), self.x[index]))
+        (y, refs), t, out = self.chart, float(self.t[index]), {}
+        for run in np.ndindex(*self.runs):
+            out[run] = chart_state.attention(dynamics, self._chart(run), t, y[(index, *run)], refs[(index, *run)])
+        n = self.x.shape[-2]
+        return np.stack([np.asarray(P) for P in out.values()]).reshape(*self.runs, 1, n, n)
 
-    def _charted_attention(self, index: int) -> np.ndarray:
-        from metastable.engines.chart import state as rescaled
-
-        assert self.chart is not None
-        assert self.dynamics is not None
-        t, y, refs = float(self.t[index]), self.chart[0][index], self.chart[1][index]
-        P = rescaled.attention(self.dynamics, self._chart(), t, y, refs)
-        return np.asarray(P)[..., None, :, :]
+    def moved_by(self, what: str) -> Dynamics:
+        """The dynamics, or the sentence why there is no ``what`` without it."""
+        if self.dynamics is not None:
+            return self.dynamics
+        if self.missing:
+            raise InputError(
+                f"This record has functions for parts ({', '.join(self.missing)}), which no file holds, so there is no "
+                f"{what}; load it with metastable.load(path, dynamics=...)."
+            )
+        raise InputError(f"These tokens were measured in a model, without dynamics, so there is no {what}.")
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Tokens in V's own coordinates: (zeta, eigenvalues, left vectors), for geometry="rescaled".
@@ -85,25 +98,22 @@ class Trajectory:
         They come from the run's chart: taken from z itself, small coordinates would drown in those that grow.
         A complex pair of eigenvalues takes two real coordinates.
         """
-        from metastable.engines.chart import state as rescaled
-
         if self.chart is None or self.dynamics is None:
             raise InputError(
                 "Only a rescaled run has coordinates of its own; project x on left eigenvectors of V instead."
             )
-        chart = self._chart()
+        chart = self._chart((0,) * len(self.runs))
         y, refs = self.chart
-        zeta = np.asarray(rescaled.zeta_at(chart, self.t, y, refs))
+        zeta = np.asarray(chart_state.zeta_at(chart, self.t, y, refs))
         order = np.argsort(-np.asarray(chart.a), kind="stable")
         values = np.asarray(chart.a) + 1j * np.asarray(0.0 if chart.b is None else chart.b)
         return zeta[..., order], values[order], np.asarray(chart.S_inv)[order]
 
-    def _chart(self) -> Any:
-        from metastable.engines.chart import basis as rescaled_chart
-
-        assert self.dynamics is not None
+    def _chart(self, run: tuple[int, ...]) -> Chart:
+        dynamics = self.moved_by("chart")
         layer = float(self.provenance["dt"]) if self.provenance.get("method") == "layers" else None
-        return rescaled_chart.chart_of(self.dynamics, self.x.shape[-1], self.x.shape[-2], layer)
+        beta = np.broadcast_to(np.asarray(dynamics.beta), self.runs)[run]
+        return chart_of(with_numbers(dynamics, beta=float(beta)), self.x.shape[-1], self.x.shape[-2], layer)
 
     def observe(self, name: str, **options: Any) -> Any:
         """A named observable at every saved time, as an ``xarray.DataArray`` whose first axis is time.
@@ -125,7 +135,11 @@ class Trajectory:
             arrays["chart_refs"] = (("time", *runs, "token"), self.chart[1])
         if self.kept_attention is not None:
             arrays["attention"] = (("time", *runs, "head", "query", "key"), self.kept_attention)
-        return xarray.Dataset(arrays, coords={"time": self.t})
+        made = {name: value for name, value in self.provenance.items() if isinstance(value, (str, int, float, bool))}
+        attrs = {"status": self.status, "message": self.message, **made}
+        if self.valid_until is not None:
+            attrs["valid_until"] = self.valid_until
+        return xarray.Dataset(arrays, coords={"time": self.t}, attrs=attrs)
 
     def save(self, path: str | Path) -> Path:
         """Write a record folder; an existing one is never overwritten."""
@@ -149,8 +163,17 @@ class Trajectory:
         return plots.animate(self, path, **options)
 
 
-def load(path: str | Path) -> Trajectory:
-    """Read a record folder written by ``Trajectory.save``, ``simulate(out=...)`` or the command line."""
+def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = None) -> Trajectory:
+    """Read a record folder written by ``Trajectory.save`` or the command line.
+
+    Parameters
+    ----------
+    path : path
+    partial : bool
+        Read what an unfinished record has so far instead of refusing it.
+    dynamics : Dynamics, optional
+        What moved the tokens; needed only for runs with functions for parts, which no file can hold.
+    """
     from metastable.store import load as read
 
-    return read(path)
+    return read(path, partial=partial, dynamics=dynamics)

@@ -18,7 +18,7 @@ def test_members_equal_runs_alone(method, geometry, monkeypatch):
         for seed in range(5)
     ]
     x0 = ms.initial.sphere(6, 3, seed=1, runs=5)
-    runs = ms.simulate_many(members, x0, t=3.0, save=[0.0, 1.0, 2.95, 3.0], method=method, rtol=1e-9)
+    runs = ms.simulate(members, x0, t=3.0, save=[0.0, 1.0, 2.95, 3.0], method=method, rtol=1e-9)
     for k, run in enumerate(runs):
         alone = ms.simulate(members[k], x0[k], t=3.0, save=[0.0, 1.0, 2.95, 3.0], method=method, rtol=1e-9)
         # adaptive rescaled members share the lengths of their segments, so they agree to the tolerance only
@@ -30,6 +30,6 @@ def test_members_equal_runs_alone(method, geometry, monkeypatch):
 
 def test_mixed_structures_are_refused():
     with pytest.raises(ms.InputError, match="same parts"):
-        ms.simulate_many([ms.Dynamics(), ms.Dynamics(mask="causal")], ms.initial.sphere(4, 3, runs=2))
+        ms.simulate([ms.Dynamics(), ms.Dynamics(mask="causal")], ms.initial.sphere(4, 3, runs=2))
     with pytest.raises(ms.InputError, match="need tokens"):
-        ms.simulate_many([ms.Dynamics()], ms.initial.sphere(4, 3))
+        ms.simulate([ms.Dynamics()], ms.initial.sphere(4, 3))

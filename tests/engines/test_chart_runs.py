@@ -92,7 +92,7 @@ def test_a_run_in_an_ensemble_is_the_same_run_alone_to_the_last_bit():
     members = [dynamics(kind, 3, seed=k) for k, kind in enumerate(kinds)]
     z = tokens(18, 3, runs=(5,))
     asked = {"t": 5.0, "save": [0.0, 1.03, 5.0]}
-    together = ms.simulate_many(members, z, **asked)
+    together = ms.simulate(members, z, **asked)
     for member, start, run in zip(members, z, together):
         alone = ms.simulate(member, start, **asked)
         assert run.provenance["summation"] == alone.provenance["summation"] == "exact"
@@ -139,7 +139,7 @@ def test_what_kernels_cannot_take_stays_dense_or_is_refused():
 
 def test_a_member_without_eigenvectors_runs_too_and_says_how():
     members = [dynamics("symmetric", 2), ms.Dynamics(ms.Weights(V=[[1.0, 1.0], [0.0, 1.0]]), geometry="rescaled")]
-    runs = ms.simulate_many(members, tokens(6, 2, runs=(2,)), t=1.0, save=2)
+    runs = ms.simulate(members, tokens(6, 2, runs=(2,)), t=1.0, save=2)
     assert [run.provenance["summation"] for run in runs] == ["exact", "dense"]
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from metastable.solve.summation import against_lanes
 
 import metastable as ms
 from metastable.errors import InputError
 from metastable.solve.simulate import prepare, run_pieces
-from metastable.solve.summation import against_lanes
 
 RUNS = 11  # a whole group of eight and part of another
 
@@ -63,7 +63,7 @@ def test_two_axes_of_runs():
 def test_own_weights_for_every_run():
     members = [ms.Dynamics(weights(1, 3, seed), beta=0.2 * seed, mask="causal") for seed in range(RUNS)]
     x = tokens(6, 3, "sphere")
-    lanes, dense = (ms.simulate_many(members, x, t=2.0, save=5, summation=how) for how in ("lanes", "dense"))
+    lanes, dense = (ms.simulate(members, x, t=2.0, save=5, summation=how) for how in ("lanes", "dense"))
     for a, b in zip(lanes, dense):
         np.testing.assert_allclose(a.x, b.x, atol=1e-11)
 
@@ -217,4 +217,4 @@ def test_a_function_called_softmax_is_not_taken_for_ours():
 def test_noise_of_any_member_is_seen():
     members = [ms.Dynamics(), ms.Dynamics(noise=0.1)]
     with pytest.raises(InputError, match="noise"):
-        ms.simulate_many(members, ms.initial.sphere(4, 3, runs=2), t=0.5, method="euler", summation="lanes")
+        ms.simulate(members, ms.initial.sphere(4, 3, runs=2), t=0.5, method="euler", summation="lanes")

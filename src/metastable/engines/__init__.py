@@ -1,16 +1,16 @@
-"""Sums over many tokens: exact at the speed of the hardware, linear in n where mathematics allows.
+"""How sums over tokens are made: ENGINES, and `choose`, which takes the cheapest one that supports a plan.
 
-| function         | what it does                                                                              |
-|------------------|-------------------------------------------------------------------------------------------|
-| `attend`         | sum_j A_ij v_j without the n x n matrix; picks the exact or the linear-time sum           |
-| `exact`          | every visible pair, any dimension, mask and normalisation, O(n * block) memory            |
-| `spectral`       | Fourier modes on the circle, spherical harmonics on S^2: O(n), with a bound on the error  |
-| `velocity_field` | the velocity of a `Dynamics` through these sums, for any integrator of the package        |
-| `coalesce`       | tokens that have met become one weighted token; full-size trajectories stay available     |
-| `leap`, `follow` | collapsed clusters through exponentially long plateaus, merger by merger                  |
-| `journal`        | collects how the sums inside a ``with`` block were made and how good they were            |
+| engine          | sums                                                                                            |
+|-----------------|-------------------------------------------------------------------------------------------------|
+| `dense`         | compiled by JAX; any dynamics, any method, any device                                           |
+| `lanes`         | small systems in vector registers, eight runs or eight tokens at a time                         |
+| `exact`         | every visible pair by vector kernels, block by block                                            |
+| `spectral`      | expansions on the circle and S^2, in linear time, to 1e-12                                      |
+| `chart`         | the rescaled flow in its chart, compiled by JAX                                                 |
+| `chart-kernels` | the rescaled flow in its chart, by vector kernels                                               |
 
-Kernels are compiled when first used and kept beside the package.
+Sums alone, without a run: `attend`, `exact`, `spectral`, `velocity_field`. Kernels are compiled when first used and
+kept beside the package. Add an engine: one object that answers `interface.Engine`, and one entry in ENGINES.
 
 >>> import numpy as np
 >>> from metastable import engines
@@ -19,14 +19,56 @@ Kernels are compiled when first used and kept beside the package.
 [1.0, 1.0, 1.0]
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from metastable.engines.attend import SUMMATIONS, Attended, Journal, attend, journal
-from metastable.engines.exact.fields import mix, unsupported, velocity_field
+from metastable.engines.chart.engine import JaxChart, KernelChart
+from metastable.engines.dense import Dense
+from metastable.engines.exact.engine import Exact, Spectral, velocity_field
 from metastable.engines.exact.sums import Sums, exact
+from metastable.engines.interface import Engine
+from metastable.engines.lanes.engine import Lanes
 from metastable.engines.simd.exponential import vexp
 from metastable.engines.simd.vectors import SOURCES
 from metastable.engines.spectral.expansion import Expanded, spectral
+from metastable.errors import InputError, unknown
+from metastable.solve.plan import Plan
+
+ENGINES: tuple[Engine, ...] = (Dense(), Lanes(), Exact(), Spectral(), JaxChart(), KernelChart())
+
+__all__ = [
+    "ENGINES", "SUMMATIONS", "Attended", "Choice", "Engine", "Expanded", "Journal", "Sums", "attend", "choose", "exact",
+    "journal", "spectral", "velocity_field", "vexp",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The engine that runs a plan, and of every other engine why it does not."""
+
+    engine: Engine
+    reasons: dict[str, str]
+
+
+def choose(plan: Plan) -> Choice:
+    """The engine that a plan names, or for "auto" the cheapest that supports it."""
+    names = [engine.name for engine in ENGINES]
+    against = {engine.name: engine.supports(plan) for engine in ENGINES}
+    if plan.engine != "auto":
+        if plan.engine not in names:
+            raise unknown("engine", plan.engine, ["auto", *names])
+        why = against[plan.engine]
+        if why is not None:
+            raise InputError(f"engine={plan.engine!r} is not possible here because {why}; use 'auto'.")
+        return Choice(ENGINES[names.index(plan.engine)], {n: w or "not requested" for n, w in against.items()})
+    able = [engine for engine in ENGINES if against[engine.name] is None]
+    if not able:
+        raise InputError(f"No engine can run this: {'; '.join(f'{n}: {w}' for n, w in against.items())}.")
+    costs = {engine.name: engine.cost(plan) for engine in able} if len(able) > 1 else {able[0].name: 0.0}
+    best = min(able, key=lambda engine: costs[engine.name])
+    reasons = {n: w or f"estimated {costs[n]:.2g} s against {costs[best.name]:.2g} s" for n, w in against.items()}
+    return Choice(best, {n: w for n, w in reasons.items() if n != best.name})
 
 
 def _drop_stale_kernels() -> None:
@@ -40,19 +82,3 @@ def _drop_stale_kernels() -> None:
 
 
 _drop_stale_kernels()
-
-__all__ = [
-    "SUMMATIONS",
-    "Attended",
-    "Expanded",
-    "Journal",
-    "Sums",
-    "attend",
-    "exact",
-    "journal",
-    "mix",
-    "spectral",
-    "unsupported",
-    "velocity_field",
-    "vexp",
-]

@@ -1,17 +1,21 @@
-"""The front door: one call that picks the exact or the linear-time sum, and says which and why."""
+"""attend: one call that picks the exact or the linear-time sum, and says which and why."""
 
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metastable.engines.exact.sums import exact
 from metastable.engines.spectral.expansion import first_rank, refusal, spectral
-from metastable.equation.masks import interval
+from metastable.equation import masks
+from metastable.equation import normalise as normalisations
+from metastable.equation.masks import Mask
+from metastable.equation.normalise import Normalisation
 from metastable.errors import InputError, unknown
 
 SUMMATIONS = ("auto", "exact", "spectral")
@@ -75,8 +79,8 @@ def attend(
     v: np.ndarray | None = None,
     beta: float | np.ndarray = 1.0,
     *,
-    normalise: str = "softmax",
-    mask: str = "full",
+    normalise: str | Normalisation = "softmax",
+    mask: str | Mask = "full",
     weights: np.ndarray | None = None,
     summation: str = "auto",
     tol: float = 1e-12,
@@ -92,10 +96,10 @@ def attend(
     v : array (..., n, v), optional
         Values; the keys when left out, which the linear-time sum needs.
     beta : float or array over the leading axes
-    normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}
-    mask : {"full", "causal", "window(w)", "window(w, causal)"}
+    normalise : {"softmax", "unnormalised", "hardmax"} or Normalisation with a stream
+    mask : {"full", "causal", "window(w)", "window(w, causal)"} or Mask with an interval
     weights : array (n,), optional
-        Token j counts as weights[j] tokens; one of weight 0 only looks on.
+        Token j counts as weights[j] tokens; one of weight 0 is a query only.
     summation : {"auto", "exact", "spectral"}
         "spectral" still falls back to the exact sum where no expansion reaches ``tol``.
     tol : float
@@ -116,7 +120,10 @@ def attend(
         raise unknown("summation", summation, SUMMATIONS)
     if not tol > 0:
         raise InputError(f"tol must be > 0, not {tol!r}.")
-    ask = _Ask(normalise, mask, weights, summation, tol, radial, symmetric)
+    kind = normalisations.resolve(normalise).stream
+    if kind is None:
+        raise InputError(f"The normalisation {normalise!r} has no streaming sum; use softmax, unnormalised or hardmax.")
+    ask = _Ask(kind, masks.resolve(mask), weights, summation, tol, radial, symmetric)
     same = q is k
     q = np.asarray(q)
     k = q if same else np.asarray(k)
@@ -130,11 +137,20 @@ def attend(
     return _each(q, k, v, np.broadcast_to(beta, lead), ask)
 
 
+@lru_cache(maxsize=64)
+def view_of(mask: Mask, n: int) -> str:
+    """What the rows of a mask see: "all" tokens, all "earlier" ones and themselves, or "some" interval."""
+    if mask.visible is None:
+        return "all"
+    low, high = mask.bounds(n)
+    return "earlier" if not low.any() and np.array_equal(high, np.arange(1, n + 1)) else "some"
+
+
 class _Ask(NamedTuple):
     """What is asked of a sum, besides its arrays."""
 
-    normalise: str
-    mask: str
+    kind: str
+    mask: Mask
     weights: np.ndarray | None
     summation: str
     tol: float
@@ -172,15 +188,24 @@ def _linear_or_exact(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: f
     why = "asked for" if ask.summation == "exact" else _against(q, k, v, beta, ask)
     if why is None:
         got = spectral(
-            q, k, beta, normalise=ask.normalise, mask=ask.mask, weights=ask.weights, tol=ask.tol, radial=ask.radial
+            q,
+            k,
+            beta,
+            kind=ask.kind,
+            view=view_of(ask.mask, len(k)),
+            weights=ask.weights,
+            tol=ask.tol,
+            radial=ask.radial,
         )
         if not isinstance(got, str):
             reason = f"modes up to {got.rank}, {got.rescued} rows exact"
             return Attended(*got.sums, "spectral", reason, max(got.error, got.measured))
         why = got
-    low, high = interval(ask.mask, len(q))
+    bounds: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
+    if view_of(ask.mask, len(k)) != "all":
+        bounds = ask.mask.bounds(len(q))
     value, log_z = exact(
-        q, k, v, beta, kind=ask.normalise, low=low, high=high, weights=ask.weights, symmetric=ask.symmetric
+        q, k, v, beta, kind=ask.kind, low=bounds[0], high=bounds[1], weights=ask.weights, symmetric=ask.symmetric
     )
     if not ask.radial:
         value = value - (np.einsum("id,id->i", q, value) / np.einsum("id,id->i", q, q))[:, None] * q
@@ -200,7 +225,7 @@ def _against(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, as
     if ask.summation == "auto" and n < _FEWEST:
         return f"n = {n} is too small for an expansion to win"
     kappa = _strength(q, k, beta)
-    why = refusal(d, kappa, ask.normalise, ask.mask, ask.tol)
+    why = refusal(d, kappa, ask.kind, view_of(ask.mask, n), ask.tol)
     if why is not None or ask.summation == "spectral":
         return why
     linear, pairwise = _costs(n, d, kappa, ask, q is k or bool(ask.symmetric))
@@ -216,7 +241,7 @@ def _costs(n: int, d: int, kappa: float, ask: _Ask, symmetric: bool) -> tuple[fl
     """Cycles of the linear-time and of the exact sum."""
     rank = first_rank(d, kappa, ask.tol) or 0
     modes = rank + 1 if d == 2 else (rank + 1) * (rank + 2) // 2
-    if ask.mask == "causal":
+    if view_of(ask.mask, n) == "earlier":
         return n * (_TOKEN + _NEAR * _PAIR + 1.8 * _MODE[d] * modes), 0.5 * _PAIR * n * n
     seen = n if ask.weights is None else np.count_nonzero(ask.weights)
     linear = n * (_TOKEN + _MODE[d] * modes)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, jax, jnp
-from metastable.engines.calibrate import dense_seconds
+from metastable.engines.costs import dense_seconds
 from metastable.engines.interface import Saved, State, Stops
 from metastable.equation.attention import mix as dense_mix
-from metastable.equation.dynamics import Dynamics, Mix
+from metastable.equation.dynamics import Mix
 from metastable.solve import stepping
 from metastable.solve.methods import Method
 from metastable.solve.plan import Plan
@@ -58,7 +58,9 @@ def advance(plan: Plan, state: State, stops: Stops, mix: Mix) -> tuple[State, Sa
     for first in range(0, plan.runs, most):
         these = slice(first, first + most)
         some = plan if plan.runs <= most else plan.members(these)
-        own = {name: a[these] if np.ndim(a) > 1 or (np.ndim(a) and len(a) == plan.runs) else a for name, a in state.items()}
+        own = {
+            name: a[these] if np.ndim(a) > 1 or (np.ndim(a) and len(a) == plan.runs) else a for name, a in state.items()
+        }
         parts.append(go(some, own, stops, mix))
     if len(parts) == 1:
         return parts[0]

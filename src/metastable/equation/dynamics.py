@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, Tokens, is_traced, jax, jnp, register
-from metastable.equation import masks, normalise, positions, scores
 from metastable.equation import geometry as geometries
+from metastable.equation import masks, normalise, positions, scores
 from metastable.equation.attention import matrix
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.blocks import Block

@@ -128,14 +128,14 @@ def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
     """
     from metastable.equation.dynamics import Dynamics
     from metastable.equation.weights import Weights
-    from metastable.solve.ensemble import simulate_many
+    from metastable.solve.simulate import simulate
 
     depth = 8 * int(np.ceil(2.0 * parts.HORIZON / np.log1p(dt) / 8.0))
     members = [Dynamics(Weights(p.Q, p.K, p.V), geometry="rescaled") for p in triples]
     spare = 2 * params.chunk - len(members)  # one shape, so that nothing is compiled twice
     tokens = np.stack([p.tokens for p in triples] + [triples[-1].tokens] * spare)
     times = depth * dt * SHARES
-    runs = simulate_many(members + members[-1:] * spare, tokens, depth * dt, dt, "layers", save=times)
+    runs = simulate(members + members[-1:] * spare, tokens, depth * dt, dt, "layers", save=times)
     return runs[: len(triples)]
 
 

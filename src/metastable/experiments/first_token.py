@@ -16,7 +16,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
-from metastable.solve.ensemble import simulate_many
+from metastable.solve.simulate import simulate
 from metastable.theory.sphere_forms import first_token_path
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
@@ -54,7 +54,7 @@ def run(params: Params, work: Work) -> Data:
     def chunk(first: int, last: int) -> Data:
         chosen = [instance(params, params.seed + k) for k in range(first, last)]
         dynamics, x0 = [dyn for dyn, _ in chosen], np.stack([x for _, x in chosen])
-        x = np.stack([one.x for one in simulate_many(dynamics, x0, end, params.dt, save=times)])  # (b, T, n, d)
+        x = np.stack([one.x for one in simulate(dynamics, x0, end, params.dt, save=times)])  # (b, T, n, d)
         # token 1 alone, at two steps: their difference measures the integrator's error and nothing else
         coarse, fine = (_alone(params, dynamics, x0[:, :1], times, h) for h in (params.dt, params.dt / 2.0))
         V = np.stack([dyn.weights.value_map()[0] for dyn in dynamics])  # (b, d, d)
@@ -77,7 +77,7 @@ def run(params: Params, work: Work) -> Data:
 
 def _alone(params: Params, dynamics: list[Dynamics], x: np.ndarray, times: np.ndarray, dt: float) -> np.ndarray:
     """The first token without the others, at ``times`` and at the horizon, (b, T + 1, d)."""
-    runs = simulate_many(dynamics, x, params.horizon, dt, save=[*times, params.horizon])
+    runs = simulate(dynamics, x, params.horizon, dt, save=[*times, params.horizon])
     return np.stack([one.x[:, 0] for one in runs])
 
 

@@ -88,7 +88,7 @@ def instances(
 def _runs(triples: Sequence[Triple], rates: Sequence[float], horizon: float, method: str, chunk: int) -> list[Any]:
     from metastable.equation.dynamics import Dynamics
     from metastable.equation.weights import Weights
-    from metastable.solve.ensemble import simulate_many
+    from metastable.solve.simulate import simulate
 
     members = [Dynamics(Weights(p.Q, p.K, p.V / r), geometry="rescaled") for p, r in zip(triples, rates)]
     runs: list[Any] = []
@@ -98,7 +98,7 @@ def _runs(triples: Sequence[Triple], rates: Sequence[float], horizon: float, met
         tokens = np.stack([p.tokens for p in triples[first : first + len(part)]])  # (B, n, d)
         tokens = np.concatenate([tokens, np.repeat(tokens[-1:], spare, axis=0)])
         times = horizon * SHARES
-        made = simulate_many(part + part[-1:] * spare, tokens, t=horizon, dt=0.05, method=method, save=times, rtol=RTOL)
+        made = simulate(part + part[-1:] * spare, tokens, t=horizon, dt=0.05, method=method, save=times, rtol=RTOL)
         runs += made[: len(part)]
     return runs
 

@@ -28,13 +28,13 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
     """One row per case: distances over time, rank, slope, and with ``keep`` the first case's attention and tokens."""
     from metastable.equation.dynamics import Dynamics
     from metastable.equation.weights import Weights
-    from metastable.solve.ensemble import simulate_many
+    from metastable.solve.simulate import simulate
 
     cases = [embedded(*case) for case in cases]
     spare = [cases[-1]] * (chunk - len(cases))
     members = [Dynamics(Weights(Q, K, V), geometry="rescaled") for Q, K, V, _ in [*cases, *spare]]
     tokens = np.stack([case[3] for case in [*cases, *spare]])
-    runs = simulate_many(members, tokens, t=horizon, dt=dt, method=method, save=horizon * SHARES)[: len(cases)]
+    runs = simulate(members, tokens, t=horizon, dt=dt, method=method, save=horizon * SHARES)[: len(cases)]
     rows = []
     for i, (case, run) in enumerate(zip(cases, runs)):
         P, gaps = _attention(run)

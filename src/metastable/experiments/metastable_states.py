@@ -13,7 +13,6 @@ from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
-from metastable.solve.ensemble import simulate_many
 from metastable.solve.simulate import simulate
 from metastable.theory.two_clusters import two_cluster_time
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -81,7 +80,7 @@ def _pairs(params: Params, first: int, last: int) -> Data:
     """The angle between two clusters' centres: at the start, and at the last save before it falls below MERGED."""
     chosen = [pair(params, params.seed + k) for k in range(first, last)]
     tokens = np.stack([x for _, x, _ in chosen])
-    runs = simulate_many([dyn for dyn, _, _ in chosen], tokens, params.pair_t, params.dt, save=241)
+    runs = simulate([dyn for dyn, _, _ in chosen], tokens, params.pair_t, params.dt, save=241)
     rows = []
     for (dyn, _, m), one in zip(chosen, runs):
         phi = _centre_angle(one.x, m)  # (T,)

@@ -12,7 +12,7 @@ from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count
-from metastable.solve.ensemble import simulate_many
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_share
 from metastable.trajectory import Trajectory
 
@@ -69,7 +69,7 @@ def run(params: Params, work: Work) -> Data:
         data: dict[str, list[np.ndarray]] = {"count": [], "alone": [], "path": [], "shown": []}
         for values in chosen:
             dynamics = [_dynamics(params, values)] * len(tokens)
-            runs = simulate_many(dynamics, tokens, params.snapshots[-1], params.dt, save=times)
+            runs = simulate(dynamics, tokens, params.snapshots[-1], params.dt, save=times)
             x = np.stack([one.x for one in runs])  # (b, T, n, d)
             data["count"].append(cluster_count(x, DOT))
             data["alone"].append(_nearest_to_first(x[:, -1]))

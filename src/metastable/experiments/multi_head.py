@@ -61,12 +61,12 @@ def run(params: Params, work: Work) -> Data:
 def _measured(params: Params, chosen: list[tuple[Any, np.ndarray]], show: bool) -> Data:
     """Clusters, growth of the hull, distance from rest and spread of attention for every instance."""
     from metastable.observables import cluster_count, hull_growth
-    from metastable.solve.ensemble import simulate_many
+    from metastable.solve.simulate import simulate
 
     spare = params.chunk - len(chosen)
     members, tokens = [m for m, _ in chosen], np.stack([x for _, x in chosen] + [chosen[-1][1]] * spare)
     times = params.t * np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0])
-    runs = simulate_many(members + members[-1:] * spare, tokens, params.t, params.dt, save=times)[: len(chosen)]
+    runs = simulate(members + members[-1:] * spare, tokens, params.t, params.dt, save=times)[: len(chosen)]
     rows = []
     for one in runs:
         z = np.exp(-one.t)[:, None, None] * one.x  # (T, n, d)

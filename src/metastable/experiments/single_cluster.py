@@ -13,7 +13,7 @@ from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count
-from metastable.solve.ensemble import simulate_many
+from metastable.solve.simulate import simulate
 from metastable.theory.two_clusters import causal_second_token_time
 from metastable.theory.verdicts import Verdict, exact_interval, judge_share
 from metastable.trajectory import Trajectory
@@ -56,7 +56,7 @@ def run(params: Params, work: Work) -> Data:
     def chunk(first: int, last: int) -> Data:
         chosen = [instance(params, params.seed + k, r) for k in range(first, last) for r in (0, 1)]
         tokens = np.stack([x for _, x in chosen])
-        runs = simulate_many([dyn for dyn, _ in chosen], tokens, params.early, params.dt, save=times)
+        runs = simulate([dyn for dyn, _ in chosen], tokens, params.early, params.dt, save=times)
         x = np.stack([one.x for one in runs]).reshape(last - first, 2, len(times), params.n, params.d)
         gap = _angle(x, x[:, :, :1, :1])  # (b, 2, T, n): from x_1(0)
         kept = x[:1] if first == 0 else x[:0]
@@ -82,7 +82,7 @@ def _later(params: Params, data: Data) -> Data:
         chosen = [instance(params, params.seed + int(k), int(r)) for k, r in slow]
         start = np.stack([end[k, r] for k, r in slow])
         more = params.horizon - params.early
-        runs = simulate_many([dyn for dyn, _ in chosen], start, more, method="tsit5", rtol=1e-6, save=[more])
+        runs = simulate([dyn for dyn, _ in chosen], start, more, method="tsit5", rtol=1e-6, save=[more])
         for (k, r), (_, x), one in zip(slow, chosen, runs):
             end[k, r], far[k, r] = one.x[-1], _angle(one.x[-1], x[0]).max()
     speed = np.zeros(far.shape)

@@ -15,7 +15,7 @@ from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import sink_baseline, sink_mass
-from metastable.solve.ensemble import simulate_many
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 VALUES = ("V = I", "V random", "V = -I")
@@ -50,7 +50,7 @@ def run(params: Params, work: Work) -> Data:
         cases = [(k, v, b) for k in range(first, last) for v in VALUES for b in params.betas]
         chosen = [instance(params, params.seed + k, v, b) for k, v, b in cases]
         x0 = np.stack([x for _, x in chosen])
-        runs = simulate_many([dyn for dyn, _ in chosen], x0, params.times[-1], params.dt, save=params.times)
+        runs = simulate([dyn for dyn, _ in chosen], x0, params.times[-1], params.dt, save=params.times)
         P = [np.asarray(_attention(one.x, jnp.asarray(b))) for one, (_, _, b) in zip(runs, cases)]  # (T, n, n) each
         mass = np.stack([sink_mass(one, _visible(params.n), per="token") for one in P])  # (b V betas, T, n)
         shape_all = (last - first, *shape, len(params.times))

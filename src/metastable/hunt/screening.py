@@ -19,7 +19,7 @@ from metastable.equation.weights import Weights
 from metastable.hunt.claims import Claim
 from metastable.hunt.instances import Batch
 from metastable.hunt.separation import NOTHING, separations
-from metastable.solve.ensemble import simulate_many
+from metastable.solve.simulate import simulate
 
 SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])  # of the horizon, at which a run is looked at
 _FAR = 1e100  # so that squares of coordinates stay finite
@@ -64,7 +64,7 @@ def screen(claim: Claim, batch: Batch, horizon: float, size: int, finer: int = 1
         members = [dynamics(claim, part, i) for i in range(size)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # what rounding did is part of the result
-            runs = simulate_many(members, part.z, t=horizon, dt=claim.dt / finer, save=horizon * SHARES)
+            runs = simulate(members, part.z, t=horizon, dt=claim.dt / finer, save=horizon * SHARES)
         for i, run in enumerate(runs[: len(batch) - first]):
             rows = np.minimum(np.arange(len(SHARES)), len(run.t) - 1)  # where a run ended early, its last state again
             w = claim.points(run, part, i)[rows]  # (5, n, d)

@@ -44,6 +44,7 @@ class Plan:
     dtype: str = "float64"
     engine: str = "auto"
     trust: bool = False
+    together: bool = True  # whether the runs make one Trajectory, or one each
     first_run: int = 0
     shakes: np.ndarray | None = None
 
@@ -68,9 +69,9 @@ class Plan:
         return any(dyn.noisy for dyn in self.dynamics)
 
     @property
-    def copies(self) -> int:
-        """How many members are shaken copies."""
-        return 0 if self.shakes is None else int(np.count_nonzero(self.shakes))
+    def originals(self) -> int:
+        """The number of runs without their copies, which come after them, in the same order."""
+        return self.runs if self.shakes is None else int(np.count_nonzero(self.shakes == 0))
 
     def number(self, value: Any) -> np.ndarray:
         """A number or array in the precision of the run, so that times do not widen its tokens."""
@@ -134,7 +135,9 @@ def make_plan(
         check_method(dyn, how)
         check_fit(dyn, (n, d), how)
     times = save_times(save, t, dt if how.discrete else None)
-    plan = Plan(distinct, which, shape, n, d, times, t, dt, how, rtol, atol, int(seed), dtype, engine, bool(trust))
+    plan = Plan(
+        distinct, which, shape, n, d, times, t, dt, how, rtol, atol, int(seed), dtype, engine, bool(trust), single
+    )
     return plan, x.reshape(-1, n, d)
 
 

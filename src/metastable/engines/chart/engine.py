@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import jax, jnp
-from metastable.engines.calibrate import chart_seconds
 from metastable.engines.chart import basis, kernel_runs, steps
 from metastable.engines.chart import state as chart_state
 from metastable.engines.chart.basis import Chart
 from metastable.engines.chart.kernels import refer_every
 from metastable.engines.chart.steps import Reached, Stepped
+from metastable.engines.costs import chart_seconds
 from metastable.engines.dense import cast, padded, stack, wide_times
 from metastable.engines.interface import Saved, State, Stops
 from metastable.solve.methods import Method
@@ -69,8 +69,9 @@ def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
     out, found = np.array(scaled), of_runs(plan)
     for run in range(plan.originals, plan.runs):
         M = basis.common_coordinates(found[run % plan.originals], found[run])
+        signs = np.diagonal(M)
         with np.errstate(invalid="ignore", over="ignore"):
-            out[:, run] = scaled[:, run] @ M.T
+            out[:, run] = scaled[:, run] * signs if np.array_equal(M, np.diag(signs)) else scaled[:, run] @ M.T
     return out
 
 
@@ -101,14 +102,12 @@ class JaxChart:
         return {"y": y, "refs": refs, "t": np.asarray(0.0), "count": np.asarray(0), "length": length}
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
-        groups = kinds(plan)
-        if len(groups) == 1:
-            return self._advance(plan, state, stops, np.arange(plan.runs))
-        parts = []
+        groups, parts = kinds(plan), []
         for group in groups:
-            own = {name: a[group] if np.ndim(a) > 1 else a for name, a in state.items()}
+            own = state if len(groups) == 1 else {n: a[group] if np.ndim(a) > 1 else a for n, a in state.items()}
             parts.append(self._advance(plan, own, stops, group))
-        return _merged(parts, groups, plan.runs)
+        after, saved = parts[0] if len(parts) == 1 else _merged(parts, groups)
+        return after, replace(saved, compared=compared(plan, np.asarray(saved.compared)))
 
     def _advance(self, plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tuple[State, Saved]:
         go = _adaptive if plan.method.adaptive else _fixed
@@ -137,7 +136,7 @@ def _shortest(plan: Plan) -> float:
     return min(plan.t, 0.5 / max(*(float(chart.top) for chart in charts(plan)), 1e-300))
 
 
-def _merged(parts: list[tuple[State, Saved]], groups: list[np.ndarray], runs: int) -> tuple[State, Saved]:
+def _merged(parts: list[tuple[State, Saved]], groups: list[np.ndarray]) -> tuple[State, Saved]:
     """What groups of runs have done, in the order of the runs."""
     order = np.argsort(np.concatenate(groups))
     states, saves = zip(*parts)
@@ -194,7 +193,10 @@ def _fixed(plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tuple[A
 def _adaptive(plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tuple[Any, ...]:
     chart = cast(stack([of_runs(plan)[run] for run in group]), plan.dtype)
     many = _many(
-        steps.advance_adaptive, plan.method, (None, 0, 0, 0, 0, *[None] * 6), Reached(0, 0, 0, 0, 1, 0)  # type: ignore[arg-type]
+        steps.advance_adaptive,
+        plan.method,
+        (None, 0, 0, 0, 0, *[None] * 6),
+        Reached(0, 0, 0, 0, 1, 0),  # type: ignore[arg-type]
     )
     times = wide_times(stops)
     numbers = [plan.number(v) for v in (state["t"], stops.end, times, plan.rtol, plan.atol, state["count"])]
@@ -276,7 +278,7 @@ class KernelChart:
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         everyone = np.full(plan.runs, stops.end)
-        return after, Saved(x, everyone, np.zeros(plan.runs, bool), extra, compared=saved.zeta)
+        return after, Saved(x, everyone, np.zeros(plan.runs, bool), extra, compared(plan, saved.zeta))
 
 
 def _basis(chart: Chart) -> Any:

@@ -17,7 +17,8 @@ References are chosen anew as the run goes on; any choice is exact, a good one (
 
 This needs attention that does not change when a row of scores is shifted, and rows that sum to 1. Where a
 normalisation does not declare that, scores are taken whole, and with row sums a_i the pull s_i gains
-(a_i - 1) xi_ref(i): right, but with no more digits than scores of size e^{2 lambda t} leave.
+(a_i - 1) xi_ref(i). Every token is then its own reference: offsets would be lost in such scores, for a run and its
+copies alike, and nobody would notice.
 """
 
 from collections.abc import Callable
@@ -257,6 +258,8 @@ def thaw(chart: Chart, h: Array, w: Array, refs: Array) -> Array:
 
 def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
     """Choose references anew: each token follows the most attended token near it, to the end of the chain."""
+    if not (dyn.normalise.shift_invariant and dyn.normalise.stochastic):
+        return y, refs
     n = y.shape[-2]
     _, _, X = _views(chart, t, y, refs)
     # attention held by each token: every row's is counted where it is highest, which blocks of rows can tell too

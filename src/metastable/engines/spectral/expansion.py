@@ -1,7 +1,7 @@
 """Attention on the circle and on S^2 in time proportional to n.
 
 The kernel e^{beta <q_i, k_j>} is expanded in Fourier modes or spherical harmonics, so the keys enter through their
-moments only (`circle`, `sphere`; under the causal mask moments run along with the tokens). The rank follows from the
+moments only (`fourier`, `harmonics`; where tokens see earlier ones only moments run along with the tokens). The rank follows from the
 tolerance by a bound that holds for any tokens (`ranks`) and from how much a few rows, summed exactly, see; those rows
 are then compared. A row whose Z_i is so small that the bound fails there, for example a lone token opposite a large
 cluster, is summed exactly instead.
@@ -38,12 +38,12 @@ class Expanded(NamedTuple):
     rescued: int  # rows summed exactly
 
 
-def refusal(dimension: int, kappa: float, normalise: str, mask: str, tol: float) -> str | None:
+def refusal(dimension: int, kappa: float, kind: str, view: str, tol: float) -> str | None:
     """Why a sum with these parts has no useful expansion, or None."""
-    if normalise not in ("softmax", "unnormalised"):
-        return f"{normalise} has no expansion"
-    if mask not in ("full", "causal"):
-        return f"mask {mask} is short enough for the exact sum"
+    if kind not in ("softmax", "unnormalised"):
+        return f"{kind} has no expansion"
+    if view not in ("all", "earlier"):
+        return "an expansion needs every token to see all tokens, or all up to itself"
     if dimension not in ranks.MOST:
         return f"the rank is too high in dimension {dimension}"
     if not kappa <= ranks.HIGHEST:
@@ -65,8 +65,8 @@ def spectral(
     k: np.ndarray,
     beta: float = 1.0,
     *,
-    normalise: str = "softmax",
-    mask: str = "full",
+    kind: str = "softmax",
+    view: str = "all",
     weights: np.ndarray | None = None,
     tol: float = 1e-12,
     radial: bool = True,
@@ -75,8 +75,10 @@ def spectral(
 
     Parameters
     ----------
-    q, k, beta, normalise, mask, weights
+    q, k, beta, kind, weights
         As in `exact`; the values are the keys.
+    view : {"all", "earlier"}
+        Whether a query sees all keys, or those up to its own place.
     tol : float
         Error allowed in any row of the value, in units of the keys' length.
     radial : bool
@@ -96,29 +98,29 @@ def spectral(
     if k.shape[1] not in ranks.MOST:
         return f"the rank is too high in dimension {k.shape[1]}"
     given = points(q, q if same else k, beta, weights)
-    why = refusal(given.dimension, given.kappa, normalise, mask, tol)
+    why = refusal(given.dimension, given.kappa, kind, view, tol)
     if why is None and not given.slack <= tol / 2:
         why = "queries, or keys, differ in length"
     if why is not None:
         return why
-    seen = _seen(given.n, weights, mask)
-    got = _within_tolerance(given, seen, mask, tol, radial)
+    seen = _seen(given.n, weights, view)
+    got = _within_tolerance(given, seen, view, tol, radial)
     if isinstance(got, str):
         return got
     if not got.measured <= 4 * got.error + 4 * ranks.ROUNDING:
         return f"the expansion is off by {got.measured:.1e} where {got.error:.1e} was promised"
     value, log_z = got.sums
-    if normalise == "unnormalised":
+    if kind == "unnormalised":
         value *= np.exp(log_z - np.log(seen))[:, None]
     return got._replace(sums=Sums(value.astype(np.result_type(q, k), copy=False), log_z))
 
 
-def _within_tolerance(given: Points, seen: np.ndarray, mask: str, tol: float, radial: bool) -> Expanded | str:
+def _within_tolerance(given: Points, seen: np.ndarray, view: str, tol: float, radial: bool) -> Expanded | str:
     """The sums with few rows beyond the tolerance, or the reason why not."""
     allowed = tol - given.slack
     count = min(_COMPARED, given.n)
     rows = np.arange(count) * (given.n - 1) // max(count - 1, 1)
-    known = _exactly(given, rows, mask)
+    known = _exactly(given, rows, view)
     share = np.sort(known[0] / (seen if len(seen) == 1 else seen[rows]))
     least = float(share[min(1, count - 1)])  # one row may be an exception
     rank = ranks.rank_for(given.dimension, given.kappa, _LESS * allowed * least - ranks.ROUNDING, radial)
@@ -129,13 +131,13 @@ def _within_tolerance(given: Points, seen: np.ndarray, mask: str, tol: float, ra
         if rank is None:
             break
         floors = seen * (ranks.tail(given.dimension, given.kappa, rank, radial) + ranks.ROUNDING) / allowed
-        out, missed, surplus = _settled(given, rank, mask, radial, floors, made)
+        out, missed, surplus = _settled(given, rank, view, radial, floors, made)
         if missed <= many:
             poor = np.flatnonzero(~((out[0, : given.n] >= floors) & (floors > 0.0))) if missed else rows[:0]
             measured = _difference(given, made.value, rows, known, poor, radial)
             bound = max(allowed / surplus + given.slack, ranks.ROUNDING)
             if missed:
-                _rescue(given, made, poor, mask, radial)
+                _rescue(given, made, poor, view, radial)
             return Expanded(made, rank, bound, measured, missed)
         share = np.maximum(out[0, : given.n], 0.0) / seen
         least = float(np.partition(share, many // 2)[many // 2])  # few digits of it are known, but enough
@@ -144,7 +146,7 @@ def _within_tolerance(given: Points, seen: np.ndarray, mask: str, tol: float, ra
 
 
 def _settled(
-    given: Points, rank: int, mask: str, radial: bool, floors: np.ndarray, made: Sums
+    given: Points, rank: int, view: str, radial: bool, floors: np.ndarray, made: Sums
 ) -> tuple[np.ndarray, int, float]:
     """(sums, rows whose Z misses its floor, least Z / floor of the others), with the result in ``made``."""
     notes: list[tuple[int, float]] = []
@@ -152,7 +154,7 @@ def _settled(
     def finish(out: np.ndarray, first: int, last: int) -> None:
         notes.append(settle(given, out, first, last, floors, radial, made))
 
-    out = (_causal if mask == "causal" else _full)(given, rank, radial, finish)
+    out = (_causal if view == "earlier" else _full)(given, rank, radial, finish)
     return out, sum(missed for missed, _ in notes), min(surplus for _, surplus in notes)
 
 
@@ -171,22 +173,22 @@ def _across(u: np.ndarray, x: np.ndarray) -> np.ndarray:
     return u - np.einsum("ci,ci->i", u, x) * x  # type: ignore[no-any-return]
 
 
-def _rescue(given: Points, made: Sums, poor: np.ndarray, mask: str, radial: bool) -> None:
+def _rescue(given: Points, made: Sums, poor: np.ndarray, view: str, radial: bool) -> None:
     """Put exact rows in the place of the poor ones."""
-    d, known = given.dimension, _exactly(given, poor, mask)
+    d, known = given.dimension, _exactly(given, poor, view)
     mean = known[1 : 1 + d] / known[0]
     made.value[poor] = given.length * (mean if radial else _across(mean, given.Q[:d, poor])).T
     made.log_z[poor] = np.log(known[0]) + given.kappa
 
 
-def _exactly(given: Points, rows: np.ndarray, mask: str) -> np.ndarray:
+def _exactly(given: Points, rows: np.ndarray, view: str) -> np.ndarray:
     """Z and the summed vector of some rows, pair by pair, (4, rows)."""
-    return exact_rows(given, rows, rows + 1 if mask == "causal" else np.full(len(rows), given.n))
+    return exact_rows(given, rows, rows + 1 if view == "earlier" else np.full(len(rows), given.n))
 
 
-def _seen(n: int, weights: np.ndarray | None, mask: str) -> np.ndarray:
+def _seen(n: int, weights: np.ndarray | None, view: str) -> np.ndarray:
     """The weight that each row sees; one number when all see the same."""
-    if mask == "full":
+    if view == "all":
         return np.array([float(n) if weights is None else weights.sum()])
     return np.arange(1.0, n + 1.0) if weights is None else np.cumsum(weights)
 

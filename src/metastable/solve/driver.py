@@ -1,0 +1,305 @@
+"""The one loop behind every run: segments, saving, stopping, resuming, trust.
+
+Where a segment ends does not depend on what is saved, so saving more never changes the solution, and a run resumed
+after its last finished segment gives the same digits as one left alone. All runs of an ensemble go through the loop
+together, and so do the shaken copies of a certified run (`metastable.solve.trust`).
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from metastable.engines import choose
+from metastable.engines.interface import Engine, Saved, State, Stops
+from metastable.solve import rest, trust
+from metastable.solve.flow import steps_to
+from metastable.solve.plan import Plan
+from metastable.solve.stepping import MOST_STEPS
+from metastable.solve.stopping import Rule, Until, missed, stop_rule
+
+_REPORTED = 24  # segments of a fixed-step run whose progress is reported or recorded
+_MOST_STOPS = 1024  # in one segment
+_MOST_NUMBERS = 2**22  # tokens' coordinates of all runs at the stops of a segment
+_EDGES = 8  # even segments of an adaptive run, whatever is saved
+
+
+@dataclass(frozen=True)
+class Fate:
+    """How a run ended before its horizon: after ``count`` saves."""
+
+    count: int
+    status: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Saved tokens (m, B, n, d) from save number ``first`` on, and the state from which the run goes on.
+
+    ``apart`` (m, B) is how far each run had been from its copies so far; ``fates`` says which runs have ended;
+    ``missed`` (B,) how far their attention was off its own definition.
+    """
+
+    first: int
+    x: np.ndarray
+    reached: float
+    state: Mapping[str, np.ndarray]
+    extra: Mapping[str, np.ndarray]
+    apart: np.ndarray
+    fates: Mapping[int, Fate] = field(default_factory=dict)
+    missed: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    seconds: float = 0.0
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def drive(
+    plan: Plan,
+    x: np.ndarray,
+    until: Until = None,
+    checkpoint: Mapping[str, np.ndarray] | None = None,
+    reported: bool = True,
+) -> Iterator[Segment]:
+    """The segments of a plan, from tokens x (B, n, d) or from the state of an earlier segment.
+
+    Parameters
+    ----------
+    plan, x
+        As `metastable.solve.plan.make_plan` returns them.
+    until : rule
+        See `simulate`.
+    checkpoint : mapping, optional
+        The ``state`` of a finished segment.
+    reported : bool
+        Whether fixed steps are cut into segments though nobody needs their states, for progress and records.
+    """
+    rule = stop_rule(plan, until)
+    members, tokens = trust.certified(plan, x)
+    engine = choose(members).engine
+    course = _Course.begin(members, engine, tokens) if checkpoint is None else _Course.resume(members, checkpoint)
+    for stops, kept in course.segments(engine, reported):
+        clock = time.perf_counter()
+        segment = course.advance(engine, stops, kept)
+        segment = segment if rule is None else _stopped(plan, segment, rule)
+        segment = replace(segment, seconds=time.perf_counter() - clock)
+        course.note(segment.fates)
+        yield segment
+        if course.over:
+            return
+
+
+@dataclass
+class _Course:
+    """Where a run is: the engine's state, the next save, how far copies have parted, and which runs have ended."""
+
+    plan: Plan
+    state: State
+    following: int
+    worst: np.ndarray
+    ended: np.ndarray  # (B,), for runs that go their own way
+    resting: np.ndarray  # (B,), runs that need no more steps, with their tokens in ``still``
+    still: np.ndarray
+    together: bool
+
+    @classmethod
+    def begin(cls, plan: Plan, engine: Engine, x: np.ndarray) -> "_Course":
+        own = plan.originals
+        nobody = np.zeros(own, bool)
+        state = engine.start(plan, x)
+        return cls(plan, state, 0, np.zeros(own), nobody, nobody.copy(), np.array(x[:own]), plan.together)
+
+    @classmethod
+    def resume(cls, plan: Plan, stored: Mapping[str, np.ndarray]) -> "_Course":
+        state = {name.removeprefix("engine."): a for name, a in stored.items() if name.startswith("engine.")}
+        own = {name: np.array(stored[f"driver.{name}"]) for name in ("worst", "ended", "resting", "still")}
+        return cls(plan, state, int(stored["next"]), **own, together=plan.together)
+
+    def stored(self) -> dict[str, np.ndarray]:
+        own = {f"driver.{name}": getattr(self, name).copy() for name in ("worst", "ended", "resting", "still")}
+        return {
+            "next": np.asarray(self.following),
+            **own,
+            **{f"engine.{name}": np.asarray(a) for name, a in self.state.items()},
+        }
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left to do."""
+        ended = self.ended.any() if self.together else self.ended.all()
+        return bool(ended) or self.following >= len(self.plan.times)
+
+    def note(self, fates: Mapping[int, Fate]) -> None:
+        """Remember which runs have ended."""
+        self.ended[list(fates)] = True
+
+    # --- where to go next ---
+
+    def segments(self, engine: Engine, reported: bool) -> Iterator[tuple[Stops, np.ndarray]]:
+        """Stops of the segments that are left, and which of them are saves."""
+        if self.plan.method.adaptive:
+            yield from self._adaptive_segments(engine)
+        else:
+            yield from self._fixed_segments(engine, reported)
+
+    def _fixed_segments(self, engine: Engine, reported: bool) -> Iterator[tuple[Stops, np.ndarray]]:
+        plan = self.plan
+        steps, thetas, kept = _fixed_stops(plan, engine)
+        done = int(self.state["k"])
+        left = (np.cumsum(kept) > self.following) | (~kept & (steps > done))  # the next save, or a check before it
+        begin = int(np.argmax(left)) if left.any() else len(steps)
+        size = max(1, min(_MOST_STOPS, _MOST_NUMBERS // (plan.runs * plan.n * plan.d)))
+        if reported:
+            size = min(size, max(1, -(-len(steps) // _REPORTED)))
+        for start in range(begin, len(steps), size):
+            these = slice(start, start + size)
+            counts = np.diff(steps[these], prepend=int(self.state["k"]))
+            times = (steps[these] - 1 + thetas[these]) * plan.dt
+            yield Stops(times, float(times[-1]), counts, thetas[these]), kept[these]
+
+    def _adaptive_segments(self, engine: Engine) -> Iterator[tuple[Stops, np.ndarray]]:
+        plan = self.plan
+        if self.following == 0 and plan.times[0] == 0.0:
+            yield _stops(plan.times[:1], 0.0), np.ones(1, bool)
+        edges = np.linspace(0.0, plan.t, _EDGES + 1)[1:] if plan.t > 0 else np.zeros(1)
+        while self.following < len(plan.times):
+            t = float(self.state["t"])
+            edge = float(edges[min(int(np.searchsorted(edges, t * (1 + 1e-12), side="right")), len(edges) - 1)])
+            span = engine.span(plan, self.state)
+            end = edge if t + 1.5 * span >= edge else t + span
+            last = int(np.searchsorted(plan.times, end + 1e-12 * max(1.0, plan.t), side="right"))
+            times = np.minimum(plan.times[self.following : last], end)
+            kept = np.ones(len(times), bool)
+            if plan.shakes is not None and not (len(times) and times[-1] == end):
+                times, kept = np.append(times, end), np.append(kept, False)
+            yield _stops(times, end), kept
+
+    # --- what comes back ---
+
+    def advance(self, engine: Engine, stops: Stops, kept: np.ndarray) -> Segment:
+        """Go to the stops, compare copies, and say which runs have ended."""
+        plan, first = self.plan, self.following
+        own, count = plan.originals, int(kept.sum())
+        if self.resting.all():
+            saved = _standing_still(plan, self.still, stops)
+        else:
+            self.state, saved = engine.advance(plan, self.state, stops)
+        parted = np.zeros((len(stops), own))
+        if plan.shakes is not None:
+            parted = np.maximum.accumulate(np.maximum(trust.apart(plan, saved), self.worst), axis=0)
+            self.worst = parted[-1] if len(parted) else self.worst
+        x = saved.x[kept, :own]
+        extra = {name: a[kept, :own] for name, a in saved.extra.items()}
+        self.following = first + count
+        fates = self._fates(saved, x, first)
+        if self.resting.any() and not self.resting.all():
+            x = np.array(x)
+            x[:, self.resting] = self.still[self.resting]
+        off = missed(plan, plan.times[first : first + len(x)], x, extra)
+        notes = {"engine": engine.name, **saved.notes}
+        if self.together and fates:
+            x, extra, parted, fates = _cut(x, extra, parted[kept], fates, first)
+        else:
+            parted = parted[kept]
+        return Segment(first, x, stops.end, self.stored(), extra, parted, fates, off, notes=notes)
+
+    def _fates(self, saved: Saved, x: np.ndarray, first: int) -> dict[int, Fate]:
+        plan, fates = self.plan, {}
+        times = plan.times[first : first + len(x)]
+        finite = np.isfinite(x).all(axis=(-1, -2))  # (m, B)
+        for run in range(plan.originals):
+            if self.ended[run] or self.resting[run]:
+                continue
+            if plan.method.adaptive and saved.reached[run] < plan.number(self.state["t"]):
+                if saved.exhausted[run] and self._comes_to_rest(run, float(saved.reached[run])):
+                    late = times > saved.reached[run]
+                    if len(x):
+                        x[late, run] = self.still[run]  # a view of what the engine made for us
+                    continue
+                good = int((finite[:, run] & (times <= saved.reached[run])).sum())
+                fates[run] = Fate(first + good, "stalled", _stalled(plan, saved, run))
+            elif not finite[:, run].all():
+                good = int(np.argmin(finite[:, run]))
+                text = (
+                    f"Tokens left the range of floats before t = {times[good]:g}; "
+                    "the run ends at the last finite saved time."
+                )
+                fates[run] = Fate(first + good, "diverged", text)
+        return fates
+
+    def _comes_to_rest(self, run: int, t: float) -> bool:
+        """Whether a run that took all its steps has only tokens at rest left: then nothing more happens."""
+        dyn, x = self.plan.of(run), np.asarray(self.state["x"][run])
+        if not dyn.autonomous or not np.isfinite(x).all() or not rest.at_rest(dyn, t, x):
+            return False
+        self.resting[run], self.still[run] = True, x
+        return True
+
+
+def _stops(times: np.ndarray, end: float) -> Stops:
+    nothing = np.zeros(len(times), np.int64)
+    return Stops(times, end, nothing, np.ones(len(times)))
+
+
+def _fixed_stops(plan: Plan, engine: Engine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps and fractions of all stops of a fixed-step run, and which of them are saves; the others are checks."""
+    steps, thetas = steps_to(plan.times, plan.dt)
+    kept = np.ones(len(steps), bool)
+    if plan.shakes is None:
+        return steps, thetas, kept
+    every = max(1, round(engine.pace(plan) / plan.dt))
+    checks = np.arange(every, steps[-1], every)
+    checks = np.setdiff1d(checks, steps[thetas == 1.0])
+    steps, thetas = np.concatenate([steps, checks]), np.concatenate([thetas, np.ones(len(checks))])
+    kept = np.concatenate([kept, np.zeros(len(checks), bool)])
+    order = np.lexsort((thetas, steps))
+    return steps[order], thetas[order], kept[order]
+
+
+def _standing_still(plan: Plan, still: np.ndarray, stops: Stops) -> Saved:
+    x = np.broadcast_to(np.resize(still, (plan.runs, *still.shape[1:])), (len(stops), plan.runs, plan.n, plan.d))
+    return Saved(x, np.full(plan.runs, stops.end), np.zeros(plan.runs, bool))
+
+
+def _cut(
+    x: np.ndarray, extra: Mapping[str, np.ndarray], parted: np.ndarray, fates: Mapping[int, Fate], first: int
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray, dict[int, Fate]]:
+    """One Trajectory ends where the first of its runs ends."""
+    soonest = min(fates.values(), key=lambda fate: fate.count)
+    m = soonest.count - first
+    return x[:m], {name: a[:m] for name, a in extra.items()}, parted[:m], dict.fromkeys(fates, soonest)
+
+
+def _stopped(plan: Plan, segment: Segment, rule: Rule) -> Segment:
+    """The segment, ended at the first save at which a rule says so."""
+    for k, x in enumerate(segment.x):
+        t = float(plan.times[segment.first + k])
+        found = rule(t, x)
+        if found is not None:
+            status, reason = found
+            fate = Fate(segment.first + k + 1, status, f"Stopped at t = {t:g}: {reason}.")
+            everyone = dict.fromkeys(range(x.shape[0]), fate)
+            cut = _cut(segment.x, segment.extra, segment.apart, everyone, segment.first)
+            return replace(segment, x=cut[0], extra=cut[1], apart=cut[2], fates=cut[3])
+    return segment
+
+
+def _stalled(plan: Plan, saved: Saved, run: int) -> str:
+    reached = float(saved.reached[run])
+    if saved.exhausted[run]:
+        why = f"took {MOST_STEPS:,} steps in one segment"
+        what = "Loosen rtol, shorten t, or follow the clusters with metastable.reduced.follow"
+    else:
+        why = "would need steps too short for its floats"
+        what = "Loosen rtol or shorten t"
+    return (
+        f"{plan.method.name} could not go on past t = {reached:.6g} at rtol = {plan.rtol:g}: it {why}; "
+        f"what was reached is there. {what}."
+    )
+
+
+def joined(segments: Sequence[Segment], name: str) -> np.ndarray:
+    """One array along time from consecutive segments."""
+    parts = [getattr(s, name) if hasattr(s, name) else s.extra[name] for s in segments]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

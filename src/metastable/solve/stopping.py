@@ -1,0 +1,67 @@
+"""When a run stops before its horizon, and how well attention keeps its own definition on the way."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from metastable.engines.chart.engine import of_runs
+from metastable.engines.chart.state import attention as chart_attention
+from metastable.errors import InputError
+from metastable.observables.clusters import cluster_count
+from metastable.solve import rest
+from metastable.solve.plan import Plan
+
+Until = str | int | Callable[[float, np.ndarray], bool] | None
+Rule = Callable[[float, np.ndarray], tuple[str, str] | None]  # (t, x (B, n, d)) -> None, or status and reason
+_LOOKED_AT = 4  # saves of a segment at which attention is checked against its definition
+
+
+def stop_rule(plan: Plan, until: Until) -> Rule | None:
+    """The rule behind ``until``; None where the run goes on to its horizon."""
+    if until is None:
+        return None
+    if isinstance(until, str) and until == "steady":
+        if plan.model.geometry.rescales:
+            raise InputError(
+                "until='steady' needs geometry 'sphere' or 'euclidean'; stop a rescaled run at a cluster count."
+            )
+        return lambda t, x: _steady(plan, t, x)
+    if isinstance(until, int) and not isinstance(until, bool) and until >= 1:
+        metric = "sphere" if plan.model.geometry.fixed_norm else "euclidean"
+        left = f"at most {until} clusters are left"
+        return lambda t, x: ("stopped", left) if int(np.max(cluster_count(x, geometry=metric))) <= until else None
+    if callable(until):
+        shape = (*plan.shape, plan.n, plan.d)
+        return lambda t, x: ("stopped", "as requested") if until(t, x.reshape(shape)) else None
+    raise InputError(f"until must be 'steady', a number of clusters >= 1 or a function (t, x) -> bool, not {until!r}.")
+
+
+def _steady(plan: Plan, t: float, x: np.ndarray) -> tuple[str, str] | None:
+    """Rest or a plateau once every token of every run is slow; a plateau outweighs rest."""
+    slowest = None
+    for run, tokens in enumerate(x):
+        found = rest.judge(plan.of(run), t, tokens)
+        if found is None:
+            return None
+        if slowest is None or (found.kind == "plateau" and (slowest.kind == "rest" or found.lasts < slowest.lasts)):
+            slowest = found
+    assert slowest is not None
+    return ("steady" if slowest.kind == "rest" else "plateau"), slowest.message
+
+
+def missed(plan: Plan, times: np.ndarray, x: np.ndarray, extra: Mapping[str, np.ndarray]) -> np.ndarray:
+    """How far the attention of each run misses its own definition, (B,), looked at in a few saves."""
+    error, found = plan.model.normalise.error, np.zeros(x.shape[1])
+    if error is None or not len(x):
+        return found
+    for k in np.unique(np.linspace(0, len(x) - 1, _LOOKED_AT).astype(int)):
+        for run in range(x.shape[1]):
+            dyn = plan.of(run)
+            if plan.model.geometry.rescales:
+                y, refs = extra["chart_y"][k, run], extra["chart_refs"][k, run]
+                A = np.asarray(chart_attention(dyn, of_runs(plan)[run], times[k], y, refs))
+            else:
+                A = np.asarray(dyn.attention(float(times[k]), x[k, run]))
+            if np.isfinite(A).all():
+                found[run] = max(found[run], float(np.max(np.asarray(error(A)))))
+    return found

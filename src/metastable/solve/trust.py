@@ -1,0 +1,114 @@
+"""How far the digits of a run can be trusted: a copy of it, shaken by some tens of roundings, tells.
+
+The copy differs from the run in its tokens and in everything that both would otherwise share: V, Q, K, and with them
+the basis and the flow of a rescaled run. As long as both agree to `TRUSTED`, rounding has not decided anything. The
+copy is one more member of the ensemble; engines with a chart shake its state again at every change of references.
+"""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from metastable.backend import jax
+from metastable.engines.chart.basis import has_eigenbasis
+from metastable.engines.interface import Saved
+from metastable.equation.dynamics import Dynamics
+from metastable.solve.plan import Plan, with_numbers
+
+TRUSTED = 1e-6  # relative difference up to which a run and its copy agree (1e4 roundings at least)
+_ROUNDINGS = 32  # by which tokens and weights are shaken at the start: one alone may cancel by chance
+_AGAIN = 2  # by which the state of a chart is shaken at every change of references
+
+
+def certified(plan: Plan, x: np.ndarray) -> tuple[Plan, np.ndarray]:
+    """The plan and tokens with shaken copies of every run behind the runs themselves, where trust is to be measured."""
+    rescaled = plan.model.geometry.rescales
+    if not (rescaled or plan.trust) or plan.noisy:
+        return plan, x
+    copies = 1
+    if rescaled and not all(has_eigenbasis(dyn, plan.d) for dyn in plan.dynamics):
+        copies = 2  # errors of the matrix exponential are few and large: one copy could miss them
+    eps = float(np.finfo(plan.dtype).eps)
+    rng = np.random.default_rng([20231, plan.n, plan.d])
+    dynamics, which, tokens, runs = list(plan.dynamics), [plan.which], [x], plan.runs
+    for _ in range(copies):
+        which.append(plan.which + len(dynamics))
+        dynamics += [shaken_dynamics(dyn, plan.d, rng, eps) for dyn in plan.dynamics]
+        tokens.append(_shaken(x, rng, eps))
+    shakes = np.zeros(runs * (copies + 1))
+    shakes[runs:] = _AGAIN * eps
+    moved = np.concatenate(tokens)
+    if plan.model.geometry.fixed_norm:
+        moved[runs:] /= np.linalg.norm(moved[runs:], axis=-1, keepdims=True)
+    return replace(plan, dynamics=tuple(dynamics), which=np.concatenate(which), shakes=shakes), moved
+
+
+def _shaken(a: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:
+    return a * (1.0 + _ROUNDINGS * eps * rng.choice([-1.0, 1.0], size=np.shape(a)))
+
+
+def shaken_dynamics(dyn: Dynamics, d: int, rng: np.random.Generator, eps: float) -> Dynamics:
+    """The same parts, every number changed by some tens of roundings; symmetric maps stay symmetric."""
+
+    def shaken(leaf: np.ndarray | float) -> np.ndarray:
+        a = np.asarray(leaf, np.float64)
+        if a.ndim == 3 and np.array_equal(a, np.swapaxes(a, -1, -2)):
+            lower = np.tril(_shaken(a, rng, eps))
+            return lower + np.swapaxes(np.tril(lower, -1), -1, -2)
+        return _shaken(a, rng, eps)
+
+    w, block, position, beta = jax.tree_util.tree_map(shaken, (dyn.weights, dyn.block, dyn.position, dyn.beta))
+    if w.V is None and dyn.geometry.rescales:  # e^{tV} is shared by run and copy even where V is the identity
+        w = replace(w, V=np.diag(_shaken(np.ones(d), rng, eps)))
+    return with_numbers(dyn, weights=w, block=block, position=position, beta=float(beta))
+
+
+def apart(plan: Plan, saved: Saved) -> np.ndarray:
+    """How far each run is from its copies at every stop, (m, runs): relative to the size of each direction."""
+    own = plan.originals
+    found = np.zeros((len(saved.x), own))
+    for first in range(own, plan.runs, own):
+        found = np.maximum(found, _gap(saved.x, own, first, along=False))
+        if saved.compared is not None:
+            found = np.maximum(found, _gap(saved.compared, own, first, along=True))
+    return found
+
+
+def _gap(x: np.ndarray, own: int, first: int, along: bool) -> np.ndarray:
+    """Largest difference of tokens (m, B, n, d), relative to the largest token, or that of each direction."""
+    run, copy = x[:, :own], x[:, first : first + own]
+    with np.errstate(invalid="ignore", over="ignore"):
+        size = np.abs(run).max(axis=-2, keepdims=True)  # (m, B, 1, d)
+        size = size if along else size.max(axis=-1, keepdims=True)
+        gap = np.abs(run - copy) / np.where(size > 0, size, 1.0)
+    return np.where(np.isfinite(gap), gap, np.inf).max(axis=(-1, -2))
+
+
+def limit(dtype: str) -> float:
+    """The difference up to which a run and its copy agree."""
+    return max(TRUSTED, 1e4 * float(np.finfo(dtype).eps))
+
+
+def valid_until(times: np.ndarray, parted: np.ndarray, dtype: str) -> float:
+    """The last saved time before a run and its copies parted; ``parted`` (T,) is the worst difference so far."""
+    lost = np.flatnonzero(~(parted <= limit(dtype)))
+    good = len(times) if lost.size == 0 else int(lost[0])
+    return float(times[good - 1]) if good else 0.0
+
+
+def warn_untrusted(valid: np.ndarray, ends: np.ndarray, stacklevel: int) -> str:
+    """Warn of runs that go on beyond what is certified; returns the sentence, "" where there is none."""
+    lost = np.flatnonzero(valid < ends)
+    if not lost.size:
+        return ""
+    where = f"t = {valid[lost].min():g}"
+    if len(valid) == 1:
+        text = f"Rounding may have changed the tokens after {where}: do not trust later ones."
+    else:
+        text = (
+            f"Rounding may have changed the tokens of {lost.size} of {len(valid)} runs, the first after {where}: "
+            "do not trust later ones (see valid_until)."
+        )
+    warnings.warn(text, RuntimeWarning, stacklevel=stacklevel + 1)
+    return text
