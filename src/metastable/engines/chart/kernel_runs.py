@@ -15,8 +15,6 @@ from metastable.engines.chart.basis import Chart, quiet_product
 from metastable.engines.chart.kernel_steps import run
 from metastable.engines.simd.threads import cores, pieces, share
 
-_WORTH_SHARING = 2**22  # multiplications from which a second thread is worth waking
-
 
 class State(NamedTuple):
     """The last step's two ends in the scale of its start, the state itself, its references, and the steps taken."""
@@ -116,6 +114,6 @@ def tokens(zeta: np.ndarray, S: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", over="ignore"):
             out[rows] = quiet_product(zeta[rows], turned)
 
-    cuts = pieces(len(zeta), 1 if zeta.size * S.shape[-1] < _WORTH_SHARING else cores())
+    cuts = pieces(len(zeta), cores())
     share(some, len(cuts))
     return out
