@@ -1,22 +1,22 @@
-"""How a workload is measured: one process per engine, answers compared first, rounds interleaved, best of several.
+"""How a workload is measured: one process per engine, answers compared first, then interleaved rounds (`rounds`).
 
 numba, JAX, OpenBLAS and torch each keep a pool of threads, and pools in one process hurt each other; so every engine
 lives in a process of its own for as long as its workload lasts. Answers that disagree stop the workload.
 """
 
-import multiprocessing
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-OURS = "metastable"
-_ROUND = 0.15  # seconds that an engine repeats itself for in a round
-_PAUSE = 0.02  # seconds for the threads of the engine before to fall asleep
-_MOST = 60.0  # seconds of timing per engine and case; slow engines have fewer rounds
+from benchmarks.rounds import Spread, Times, interleaved, ratio
+
+if TYPE_CHECKING:
+    from benchmarks.processes import Worker
+
+OURS, BEFORE = "metastable", "before"
 
 
 class Absent(Exception):
@@ -96,12 +96,18 @@ class Row:
 
     engine: str
     note: str
-    seconds: float = float("nan")
+    seconds: float = float("nan")  # the shortest
     share: float = 1.0
     error: float = float("nan")
     tolerance: float = float("nan")
     megabytes: float = float("nan")
     absent: str = ""
+    times: Times = field(default_factory=dict)
+
+    def over(self, other: "Row") -> Spread:
+        """This time over another, in the same rounds; of engines timed once, the ratio of their times."""
+        one = self.seconds / other.seconds
+        return ratio(self.times, other.times) or Spread(one, one, one, 1)
 
 
 @dataclass
@@ -127,22 +133,49 @@ class Table:
         return min(times)
 
     def faster(self, case: str, *peers: str, ours: str = OURS) -> float:
-        """How many times ours is faster than the fastest of the peers."""
-        return self.seconds(case, *peers) / self.seconds(case, ours)
+        """How many times ours is faster than the fastest of the peers: the median over the rounds."""
+        found = [row for row in self.rows[case] if row.engine in peers and not row.absent]
+        if not found:
+            raise KeyError(peers)
+        return min(row.over(self.row(case, ours)).median for row in found)
+
+    def against_before(self) -> dict[tuple[str, str], Spread]:
+        """(case, engine) -> its time over that of the version before, for every engine of ours."""
+        found = {}
+        for case, rows in self.rows.items():
+            there = {row.engine: row for row in rows if not row.absent and row.seconds >= 0}
+            for name, row in there.items():
+                old = there.get(name.replace(OURS, BEFORE, 1)) if name.startswith(OURS) else None
+                if old is not None:
+                    found[case, name] = row.over(old)
+        return found
 
 
 class Failure(Exception):
     """Two engines gave different answers, or one gave none for no good reason."""
 
 
-def measure(name: str, workload: Workload, quick: bool, limits: dict[str, float], say: Callable[[str], None]) -> Table:
-    """Compare, then time, every engine of a workload in every case."""
+def measure(
+    name: str,
+    workload: Workload,
+    quick: bool,
+    limits: dict[str, float],
+    say: Callable[[str], None],
+    before: str | None = None,
+) -> Table:
+    """Compare, then time, every engine of a workload in every case; ``before`` is the Python of an earlier version."""
+    from benchmarks.processes import Worker
+
     table = Table(name, workload, limits)
-    workers = {engine: _Worker(name, engine) for engine in workload.engines}
+    engines = with_before(workload.engines) if before else workload.engines
+    workers = {
+        engine: Worker(name, engine.replace(BEFORE, OURS, 1), before) if is_before(engine) else Worker(name, engine)
+        for engine in engines
+    }
     try:
         for case in workload.cases(quick):
             table.cases[case.key] = case
-            table.rows[case.key] = _measure_case(workload, case, workers, 2 if quick else 5, say)
+            table.rows[case.key] = _measure_case(workload.tolerance, engines, case, workers, quick, say)
     except Failure as problem:
         table.failure = str(problem)
         say(f"{name}: FAILED: {problem}")
@@ -152,12 +185,31 @@ def measure(name: str, workload: Workload, quick: bool, limits: dict[str, float]
     return table
 
 
+def with_before(engines: dict[str, Engine]) -> dict[str, Engine]:
+    """Every engine of ours followed by the same of the version before."""
+    found = {}
+    for name, engine in engines.items():
+        found[name] = engine
+        if name == OURS or name.startswith(f"{OURS},"):
+            found[name.replace(OURS, BEFORE, 1)] = replace(engine, note="the version before")
+    return found
+
+
+def is_before(engine: str) -> bool:
+    return engine == BEFORE or engine.startswith(f"{BEFORE},")
+
+
 def _measure_case(
-    workload: Workload, case: Case, workers: "dict[str, _Worker]", rounds: int, say: Callable[[str], None]
+    tolerance: float,
+    engines: dict[str, Engine],
+    case: Case,
+    workers: "dict[str, Worker]",
+    quick: bool,
+    say: Callable[[str], None],
 ) -> list[Row]:
     rows: dict[str, Row] = {}
     answers: dict[str, np.ndarray] = {}
-    for name, engine in workload.engines.items():
+    for name, engine in engines.items():
         if not engine.takes(case):
             continue
         row = rows[name] = Row(name, engine.note)
@@ -168,35 +220,20 @@ def _measure_case(
             continue
         answers[name], row.share, row.seconds = reply
         reference = answers[engine.reference or next(iter(answers))]
-        row.tolerance = workload.tolerance if engine.tolerance is None else engine.tolerance
+        row.tolerance = tolerance if engine.tolerance is None else engine.tolerance
         row.error = difference(answers[name], reference)
         say(f"  {name}: ready, differs by {row.error:.1e} (allowed {row.tolerance:.0e})")
         if not row.error <= row.tolerance:
             raise Failure(f"{name} is off by {row.error:.3g} where {row.tolerance:g} is allowed ({case}).")
-    _time(workload, rows, workers, rounds, say)
+    # an absent row has no time yet, and one that is not to be timed never will
+    timed = [name for name, row in rows.items() if row.seconds >= 0 and not engines[name].once]
+    ask = {name: partial(workers[name].ask, "time") for name in timed}
+    for name, times in interleaved(ask, OURS, quick, say).items():
+        rows[name].times, rows[name].seconds = times, min(times.values())  # without the first call, which compiles
     for name, row in rows.items():
         if not row.absent:
             row.megabytes = workers[name].ask("memory")
     return list(rows.values())
-
-
-def _time(
-    workload: Workload, rows: dict[str, Row], workers: "dict[str, _Worker]", rounds: int, say: Callable[[str], None]
-) -> None:
-    # an absent row has no time yet, and one that is not to be timed never will
-    running = {name: row for name, row in rows.items() if row.seconds >= 0 and not workload.engines[name].once}
-    spent = dict.fromkeys(running, 0.0)
-    for row in running.values():
-        row.seconds = float("inf")  # the first call, which warmed things up, does not count
-    for number in range(rounds):
-        for name, row in running.items():
-            if number and spent[name] * (number + 1) / number > _MOST:
-                continue
-            time.sleep(_PAUSE)
-            started = time.perf_counter()
-            row.seconds = min(row.seconds, workers[name].ask("time", _ROUND))
-            spent[name] += time.perf_counter() - started
-        say(f"  round {number + 1} of {rounds}")
 
 
 def difference(answer: np.ndarray, reference: np.ndarray) -> float:
@@ -209,94 +246,6 @@ def difference(answer: np.ndarray, reference: np.ndarray) -> float:
     part = reference[:common]
     scale = max(1.0, float(np.abs(part).max()))
     return float(np.abs(np.asarray(answer[:common], np.float64) - part).max()) / scale
-
-
-# --- processes ----------------------------------------------------------------------------------------------------
-
-
-class _Worker:
-    """The process of one engine."""
-
-    def __init__(self, workload: str, engine: str) -> None:
-        self.engine = engine
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, workload, engine), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def ask(self, *request: Any) -> Any:
-        try:
-            self.pipe.send(request)
-            reply = self.pipe.recv()
-        except (EOFError, BrokenPipeError):
-            self.process.join(1)
-            reply = Failure(f"the process of {self.engine} ended with code {self.process.exitcode}")
-        if isinstance(reply, Failure):
-            raise reply
-        return reply
-
-    def stop(self) -> None:
-        try:
-            self.pipe.send(("stop",))
-        except (BrokenPipeError, OSError):
-            return
-        self.process.join(10)
-        if self.process.is_alive():
-            self.process.terminate()
-
-
-def serve(pipe: Connection, workload: str, engine: str) -> None:
-    """The other end: prepare a case, time it, tell the memory."""
-    from benchmarks.workloads import load
-
-    chosen = load(workload).engines[engine]
-    run: Run | None = None
-    while (request := pipe.recv())[0] != "stop":
-        try:
-            if request[0] == "prepare":
-                run = None  # lets go of the case before
-                run = chosen.build(request[1])
-                pipe.send(_first(run))
-            elif request[0] == "time":
-                assert run is not None
-                pipe.send(_best(run, request[1]))
-            else:
-                pipe.send(_peak_megabytes())
-        except (Absent, ImportError) as reason:
-            pipe.send(str(reason))
-        except Exception as error:
-            pipe.send(Failure(f"{engine}: {type(error).__name__}: {error}"))
-
-
-def _first(run: Run) -> tuple[np.ndarray, float, float]:
-    """Answer, share of the work, and seconds of the first call."""
-    seconds, outcome = _timed(run)
-    return np.asarray(outcome.answer), outcome.share, seconds
-
-
-def _best(run: Run, enough: float) -> float:
-    """The shortest of as many calls as fit into ``enough`` seconds, one at least."""
-    times: list[float] = []
-    started = time.perf_counter()
-    while not times or time.perf_counter() - started < enough:
-        times.append(_timed(run)[0])
-    return min(times)
-
-
-def _timed(run: Run) -> tuple[float, Outcome]:
-    started = time.perf_counter()
-    result = run()
-    took = time.perf_counter() - started
-    outcome = result if isinstance(result, Outcome) else Outcome(result)
-    return (took if outcome.seconds is None else outcome.seconds) / outcome.share, outcome
-
-
-def _peak_megabytes() -> float:
-    import resource
-
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, children) / 1024
 
 
 def _short(value: Any) -> str:

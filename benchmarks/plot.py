@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import Table
+from benchmarks.harness import Table, is_before
 
 COLOURS = ("#0072B2", "#D55E00", "#56B4E9", "#E69F00", "#666666", "#CC79A7", "#999999", "#009E73")
 MARKERS = "os^vDPX*"
@@ -15,7 +15,7 @@ def curves(table: Table) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     found: dict[str, list[tuple[float, float]]] = {}
     for key, rows in table.rows.items():
         for row in rows:
-            if not np.isnan(row.seconds):
+            if not np.isnan(row.seconds) and not is_before(row.engine):
                 found.setdefault(row.engine, []).append((table.cases[key]["n"], row.seconds))
     return {name: tuple(np.array(points).T) for name, points in found.items()}  # type: ignore[misc]
 

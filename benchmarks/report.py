@@ -4,6 +4,7 @@ from pathlib import Path
 
 from benchmarks import plot
 from benchmarks.harness import OURS, Goal, Row, Table
+from benchmarks.rounds import Spread
 
 
 def seconds(value: float) -> str:
@@ -16,28 +17,31 @@ def seconds(value: float) -> str:
     raise AssertionError
 
 
-def _line(row: Row, ours: float) -> list[str]:
+def _line(row: Row, ours: Row | None, before: Spread | None) -> list[str]:
     if row.absent:
-        return [row.engine, "-", "-", "-", "-", f"left out: {row.absent}"]
+        return [row.engine, *["-"] * (len(HEAD) - 2), f"left out: {row.absent}"]
     note = row.note
     if row.share < 0.999:
         note = f"{note}; timed on {100 * row.share:.3g}% of the work, scaled".lstrip("; ")
-    against = "1" if row.engine == OURS else _number(row.seconds / ours, "")
+    against = "1" if row.engine == OURS else "-" if ours is None or row.seconds != row.seconds else str(row.over(ours))
     agreed = f"{row.error:.0e} (of {row.tolerance:.0e})" if row.error == row.error else "-"
-    return [row.engine, seconds(row.seconds), against, agreed, f"{row.megabytes:,.0f} MB", note]
+    then = "-" if before is None else str(before)
+    return [row.engine, seconds(row.seconds), against, then, agreed, f"{row.megabytes:,.0f} MB", note]
 
 
-HEAD = ["engine", "time", "time / ours", "difference (allowed)", "peak memory", "note"]
+HEAD = ["engine", "best time", "time / ours", "time / before", "difference (allowed)", "peak memory", "note"]
 
 
 def tables(table: Table) -> list[str]:
     """The tables of a workload, case by case, in Markdown."""
-    lines = [f"## {table.name}: {table.workload.title}", ""]
+    lines, then = [f"## {table.name}: {table.workload.title}", ""], table.against_before()
     if table.workload.note:
         lines += [table.workload.note, ""]
     for key, rows in {}.items() if table.workload.grid else table.rows.items():
-        ours = next((row.seconds for row in rows if row.engine == OURS and not row.absent), float("nan"))
-        lines += [f"**{table.cases[key]}**", "", *markdown(HEAD, [_line(row, ours) for row in rows]), ""]
+        ours = next((row for row in rows if row.engine == OURS and not row.absent), None)
+        shown = [_line(row, ours, then.get((key, row.engine))) for row in rows]
+        head, shown = (HEAD, shown) if then else ([*HEAD[:3], *HEAD[4:]], [[*x[:3], *x[4:]] for x in shown])
+        lines += [f"**{table.cases[key]}**", "", *markdown(head, shown), ""]
     if table.workload.grid:
         lines += [*grid(table), ""]
     if table.failure:
@@ -64,8 +68,16 @@ def markdown(head: list[str], rows: list[list[str]]) -> list[str]:
 
 def goals(measured: list[Table], quick: bool) -> list[str]:
     """goal / measured / met, from the numbers of this run; small sizes are not judged."""
-    rows = [_judged(table, goal, quick) for table in measured for goal in table.workload.goals]
+    rows = [_judged(table, goal, quick) for table in measured for goal in [*table.workload.goals, *_no_slower(table)]]
     return ["## Goals", "", *markdown(["workload", "what", "goal", "measured", "met"], rows), ""]
+
+
+def _no_slower(table: Table) -> list[Goal]:
+    """Each engine of ours against the version before: the quicker half of the rounds is within a tenth of it."""
+    return [
+        Goal(f"{case}, {engine}: time over before's (lower quartile)", lambda t, s=spread: s.low, 1.1, False)  # type: ignore[misc]
+        for (case, engine), spread in table.against_before().items()
+    ]
 
 
 def _judged(table: Table, goal: Goal, quick: bool) -> list[str]:
@@ -96,8 +108,15 @@ def machine(facts: dict[str, str], limits: dict[str, float]) -> list[str]:
 def write(path: Path, facts: dict[str, str], limits: dict[str, float], measured: list[Table], quick: bool) -> None:
     """RESULTS.md: goals first, then every workload, then the machine."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["# Benchmark results", "", "Written by `python -m benchmarks`; times are the best of several interleaved"]
-    lines += ["rounds, each engine in a process of its own, after their answers were compared.", ""]
+    lines = [
+        "# Benchmark results",
+        "",
+        "Written by `python -m benchmarks`: interleaved rounds, each engine in a process of",
+    ]
+    lines += [
+        "its own, after their answers were compared. Ratios are medians over the rounds, with their quartiles.",
+        "",
+    ]
     if quick:
         lines += ["**A quick trial with small sizes: its ratios mean nothing.**", ""]
     lines += goals(measured, quick)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import peers, versions
 from benchmarks.harness import OURS, Case, Engine, Goal, Run, Workload
 
 
@@ -36,10 +36,8 @@ def _numpy(case: Case, dtype: type) -> Run:
 
 
 def metastable(case: Case) -> Run:
-    from metastable import engines
-
     q, k, v, beta = setting(case)
-    return lambda: engines.attend(q, k, v, beta=beta, mask="causal").value
+    return lambda: versions.attend(q, k, v, beta=beta, mask="causal").value
 
 
 def torch_sdpa(case: Case) -> Run:

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import peers, versions
 from benchmarks.harness import OURS, Case, Engine, Goal, Outcome, Run, Table, Workload
 
 BETA, TOLERANCE = 9.0, 1e-12
@@ -36,18 +36,15 @@ def _tangent(x: np.ndarray, pull: np.ndarray) -> np.ndarray:
 
 
 def exact(case: Case, mask: str) -> Run:
-    from metastable import engines
-
     x, rows = peers.sphere((case["n"], case["d"])), compared(case)
     if isinstance(rows, slice):
-        high = np.arange(1, len(x) + 1) if mask == "causal" else None
-        return lambda: _tangent(x, engines.exact(x, x, beta=BETA, high=high).value)
+        return lambda: _tangent(x, versions.exact(x, x, BETA, mask == "causal"))
 
     def some() -> Outcome:
         if mask == "full":
-            pull = engines.exact(x[rows], x, beta=BETA).value
+            pull = versions.exact(x[rows], x, BETA)
         else:
-            pull = np.concatenate([engines.exact(x[i : i + 1], x[: i + 1], beta=BETA).value for i in rows])
+            pull = np.concatenate([versions.exact(x[i : i + 1], x[: i + 1], BETA) for i in rows])
         return Outcome(_tangent(x[rows], pull), seconds=float("nan"))  # a check, not a time
 
     return some
@@ -55,9 +52,7 @@ def exact(case: Case, mask: str) -> Run:
 
 def velocity(x: np.ndarray, mask: str) -> np.ndarray:
     """The velocity in linear time: without the radial part the sum is the velocity."""
-    from metastable import engines
-
-    got = engines.attend(x, x, beta=BETA, mask=mask, summation="spectral", tol=TOLERANCE, radial=False)
+    got = versions.attend(x, x, beta=BETA, mask=mask, summation="spectral", tol=TOLERANCE, radial=False)
     if got.method != "spectral":
         raise RuntimeError(f"the linear-time sum was not made: {got.reason}")
     return got.value

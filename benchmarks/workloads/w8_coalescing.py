@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import peers, versions
 from benchmarks.harness import OURS, Case, Engine, Goal, Outcome, Run, Workload
 
 BETA, DT, MERGE = 9.0, 0.1, 1e-6
@@ -20,12 +20,11 @@ def tokens(case: Case) -> np.ndarray:
 
 def coalescing(case: Case, tolerance: float) -> Run:
     import metastable as ms
-    from metastable import reduced
 
     dynamics, x = ms.Dynamics(beta=BETA), tokens(case)
 
     def run() -> np.ndarray:
-        return reduced.coalesce(
+        return versions.coalesce(
             dynamics, x, t=case["t"], dt=DT, save=SAVES, tolerance=tolerance, summation=case["summation"]
         ).x  # (SAVES, n, d)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import harness, report, workloads
+from benchmarks import harness, narrow, processes, report, rounds, workloads
 
 Case, Engine, Goal, Row = harness.Case, harness.Engine, harness.Goal, harness.Row
 Table, Workload = harness.Table, harness.Workload
@@ -92,7 +92,7 @@ def test_disagreement_stops_a_workload(monkeypatch):
     replies = {"first": np.zeros(2), "second": np.ones(2)}
 
     class Fake:
-        def __init__(self, workload, engine):
+        def __init__(self, workload, engine, python=None):
             self.engine = engine
 
         def ask(self, *request):
@@ -101,8 +101,53 @@ def test_disagreement_stops_a_workload(monkeypatch):
         def stop(self):
             pass
 
-    monkeypatch.setattr(harness, "_Worker", Fake)
+    monkeypatch.setattr(processes, "Worker", Fake)
     engines = {name: Engine(lambda case: lambda: np.zeros(2)) for name in replies}
     workload = Workload("title", lambda quick: [Case("a", {"n": 2})], engines, 1e-3)
     found = harness.measure("T", workload, True, {}, lambda text: None)
     assert "second is off by 1" in found.failure
+
+
+def test_ratios_are_of_the_same_rounds():
+    ours = {0: 1.0, 1: 2.0, 2: 4.0}
+    theirs = {1: 4.0, 2: 8.0, 3: 100.0}  # a slow phase, in which both are slow, leaves the ratio as it is
+    assert rounds.ratio(theirs, ours) == rounds.Spread(2.0, 2.0, 2.0, 2)
+    assert rounds.ratio({5: 1.0}, ours) is None
+    assert str(rounds.ratio({0: 1.0, 1: 4.0, 2: 12.0}, ours)) == "2 (1.5 to 2.5)"
+
+
+def test_rounds_go_on_until_ratios_settle(monkeypatch):
+    monkeypatch.setattr(rounds, "_PAUSE", 0.0)
+    noise = np.random.default_rng(0)
+    steady = {"metastable": lambda seconds: 1.0, "peer": lambda seconds: 2.0}
+    shaky = {"metastable": lambda seconds: 1.0, "peer": lambda seconds: 2.0 * noise.uniform(0.5, 2.0)}
+    few, many = (rounds.interleaved(ask, "metastable", False, lambda text: None) for ask in (steady, shaky))
+    assert len(few["peer"]) == 5
+    assert len(many["peer"]) > 20
+    assert len(rounds.interleaved(shaky, "metastable", True, lambda text: None)["peer"]) == 2
+
+
+def test_every_engine_of_ours_has_its_version_before():
+    engines = harness.with_before(dict.fromkeys(["numpy", "metastable", "metastable, causal"], Engine(None)))
+    assert list(engines) == ["numpy", "metastable", "before", "metastable, causal", "before, causal"]
+    assert [name for name in engines if harness.is_before(name)] == ["before", "before, causal"]
+
+
+@pytest.mark.parametrize(("now", "met"), [([1.0, 1.0, 1.0], "yes"), ([1.05, 1.5, 1.5], "no"), ([1.0, 1.0, 9.0], "yes")])
+def test_slower_than_before_beyond_the_spread_misses_a_goal(now, met):
+    found = table(Goal("", lambda t: 0.0, 0.0))
+    found.rows["a"][0].times = dict(enumerate(now))
+    found.rows["a"].append(Row("before", "", 1.0, times=dict.fromkeys(range(3), 1.0)))
+    line = report.goals([found], quick=False)[-2]
+    assert "before" in line
+    assert line.strip("| ").endswith(met)
+    assert "time / before" in "\n".join(report.tables(found))
+
+
+def test_narrow_leaves_nothing_wider_than_avx2():
+    pytest.importorskip("llvmlite")
+    found = narrow.environment()
+    features = found["NUMBA_CPU_FEATURES"].split(",")
+    assert "+avx2" in features
+    assert not [f for f in features if f.startswith(("+avx512", "+amx"))]
+    assert "narrow" in found["METASTABLE_CACHE"]

@@ -4,10 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from named_masks import exact
+from named_masks import exact, reach
 
 from conftest import cloud, dense
+from metastable.engines import calibrate
+from metastable.engines.exact import passes
 from metastable.engines.exact.sums import exact as summed
+from metastable.engines.exact.task import Task
 from metastable.errors import InputError
 
 MASKS = ["full", "causal", "window(3)", "window(20, causal)"]
@@ -148,3 +151,30 @@ print((peak() - before) / 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 200  # megabytes; the matrix would be 80,000
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [31, 32, 33, 128])
+def test_blas_and_own_products_agree(d, dtype, rng):
+    q, k, v = (rng.normal(size=(150, d)).astype(dtype) / d**0.25 for _ in range(3))
+    w = rng.uniform(0.1, 3, 150)
+    for mask, weights in itertools.product(MASKS, (None, w)):
+        low, high = reach(mask, 150)
+        task = Task(q, k, v, weights, low, high, np.dtype(dtype))
+        for parts in (1, 5):
+            own, blas = passes.by_tiles(task, parts), passes.by_blas(task, parts)
+            scale = 64 * np.finfo(dtype).eps
+            assert np.array_equal(own.power, blas.power)
+            assert np.abs(own.out - blas.out).max() <= scale * np.abs(own.out).max()
+            assert np.abs(own.z - blas.z).max() <= scale * own.z.max()
+
+
+@pytest.mark.parametrize("cheap", ["tile", "blas"])
+def test_the_cheaper_product_is_taken(cheap, monkeypatch, rng):
+    costs = dict.fromkeys(calibrate.coefficients(), 1e-9)
+    costs |= {name: 1e-8 for name in costs if name.startswith("blas" if cheap == "tile" else "tile")}
+    monkeypatch.setattr(calibrate, "_known", costs)
+    other = {"tile": "by_blas", "blas": "by_tiles"}[cheap]
+    monkeypatch.setattr(passes, other, None)
+    x = rng.normal(size=(40, 8))
+    assert np.abs(summed(x, x).value - dense(x, x, x, 1.0)[0]).max() < 1e-13

@@ -13,10 +13,7 @@ import numpy as np
 from metastable.engines.chart import kernels
 from metastable.engines.chart.basis import Chart, quiet_product
 from metastable.engines.chart.kernel_steps import run
-from metastable.engines.simd.products import HEIGHT
 from metastable.engines.simd.threads import cores, pieces, share
-
-_WORTH_SHARING = 2**22  # multiplications from which a second thread is worth waking
 
 
 class State(NamedTuple):
@@ -95,7 +92,7 @@ def basis(chart: Chart) -> kernels.Basis:
     """The chart's numbers as the kernels want them."""
     G = np.array(chart.G, np.float64)
     d = len(G)
-    turned_round = np.zeros((-(-d // HEIGHT) * HEIGHT, d))
+    turned_round = np.zeros((-(-d // kernels.WIDTH) * kernels.WIDTH, d))
     turned_round[:d] = G.T
     plain = not (G - np.diag(np.diagonal(G))).any()
     turning = (np.zeros(d), np.zeros(d), np.arange(d)) if chart.turn is None else (chart.b, chart.turn, chart.partner)
@@ -117,6 +114,6 @@ def tokens(zeta: np.ndarray, S: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", over="ignore"):
             out[rows] = quiet_product(zeta[rows], turned)
 
-    cuts = pieces(len(zeta), 1 if zeta.size * S.shape[-1] < _WORTH_SHARING else cores())
+    cuts = pieces(len(zeta), cores())
     share(some, len(cuts))
     return out

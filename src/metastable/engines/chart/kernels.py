@@ -71,7 +71,7 @@ class Room(NamedTuple):
 
 
 def room(n: int, d: int) -> Room:
-    deep, tall = -(-d // HEIGHT) * HEIGHT, -(-n // HEIGHT) * HEIGHT
+    deep, tall = (-(-size // WIDTH) * WIDTH for size in (d, n))  # whole blocks of a product, and whole vectors
     sizes = {"near": (2, d), "far": (2, d), "W": (tall, d), "Wt": (-(-n // _DEEP) * deep, _DEEP)}
     panels = -(-n // PANEL) if n <= _MIRRORED else 1
     sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall * panels, PANEL), "row": (5, PANEL)}

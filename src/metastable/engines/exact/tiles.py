@@ -36,6 +36,12 @@ def _scores(Q: Any, i0: int, K: Any, j0: int, columns: int, T: Any, low: Any, hi
     for c in range(0, columns, panel):
         for r in range(0, ROWS, HEIGHT):
             multiply(Q, i0 + r, d, K, (j0 + c) // panel * d, T, r, c)
+    hide(T, i0, j0, columns, low, high, last, width)
+
+
+@inlined
+def hide(T: Any, i0: int, j0: int, columns: int, low: Any, high: Any, last: int, width: int) -> None:
+    """-inf for the scores of keys that a query does not see."""
     for i in range(i0, last):
         if low[i] > j0 or high[i] < j0 + columns:
             for c in range(0, columns, width):
@@ -43,7 +49,7 @@ def _scores(Q: Any, i0: int, K: Any, j0: int, columns: int, T: Any, low: Any, hi
 
 
 @inlined
-def _row_top(T: Any, r: int, columns: int, width: int) -> float:
+def row_top(T: Any, r: int, columns: int, width: int) -> float:
     most = fill(T, -np.inf)
     for c in range(0, columns, width):
         most = larger(most, load(T, r, c))
@@ -51,7 +57,7 @@ def _row_top(T: Any, r: int, columns: int, width: int) -> float:
 
 
 @inlined
-def _exponentials(T: Any, r: int, columns: int, m: float, w: Any, j0: int, width: int) -> float:
+def exponentials(T: Any, r: int, columns: int, m: float, w: Any, j0: int, width: int) -> float:
     """Row r of T becomes w_j 2^{T - m}; returns its sum."""
     z = fill(T, 0.0)
     for c in range(0, columns, width):
@@ -71,7 +77,7 @@ def _gather(T: Any, columns: int, V: Any, n: int, j0: int, i0: int, out: Any, wi
 
 
 @inlined
-def _raise_top(most: float, i: int, out: Any, z: Any, m: Any) -> None:
+def raise_top(most: float, i: int, out: Any, z: Any, m: Any) -> None:
     """Make m_i at least ``most``, and rescale what was summed under the old m_i."""
     if most > m[i]:
         shrink = 2.0 ** (m[i] - most)
@@ -100,9 +106,9 @@ def tile_sums(
             columns = min(COLUMNS, -(-(stop - j0) // panel) * panel)
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)
             for i in range(i0, end):
-                _raise_top(np.ceil(_row_top(T, i - i0, columns, width)), i, out, z, m)
+                raise_top(np.ceil(row_top(T, i - i0, columns, width)), i, out, z, m)
                 # a row that has seen nobody yet has only -inf here, which any finite shift turns into 0
-                z[i] += _exponentials(T, i - i0, columns, max(m[i], -1e30), w, j0, width)
+                z[i] += exponentials(T, i - i0, columns, max(m[i], -1e30), w, j0, width)
             _gather(T, columns, V, n, j0, i0, out, width)
 
 
@@ -127,7 +133,7 @@ def hard_sums(
             columns = min(COLUMNS, -(-(stop - j0) // panel) * panel)
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)
             for i in range(i0, end):
-                m[i] = max(m[i], _row_top(T, i - i0, columns, width))
+                m[i] = max(m[i], row_top(T, i - i0, columns, width))
                 for c in range(0, columns, width):
                     seen = within(load(T, i - i0, c), j0 + c, low[i], high[i], 0.0)
                     size[i - i0] = max(size[i - i0], top(magnitude(seen)))

@@ -10,13 +10,14 @@ Arrays are two-dimensional and C-contiguous; ``load(a, i, j)`` reads the lanes `
 
 import hashlib
 import operator
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
+from llvmlite import binding, ir
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
@@ -32,6 +33,20 @@ def _fingerprint() -> str:
 # numba takes a kept kernel for good as long as the file of the kernel itself is unchanged, but kernels contain
 # functions and numbers of other files. The name under which a kernel is kept therefore tells all sources.
 SOURCES = _fingerprint()
+
+
+def features() -> str:
+    """The features that kernels are compiled for, as LLVM names them: the host's, or what numba was told."""
+    return config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+
+
+def registers() -> tuple[int, int]:
+    """(bytes of a vector register, how many there are)."""
+    if "+avx512f" in features():
+        return 64, 32
+    if "+avx" in features():
+        return 32, 16
+    return 16, 16 if platform.machine().lower() in ("x86_64", "amd64", "i686") else 32
 
 
 def kernel(function: Callable[..., Any]) -> Any:

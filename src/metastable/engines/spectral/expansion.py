@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metastable.engines.exact.sums import Sums, checked
+from metastable.engines.exact.task import Sums, checked
 from metastable.engines.simd import packing as pack
 from metastable.engines.simd import threads
 from metastable.engines.simd.exponential import LOG2E

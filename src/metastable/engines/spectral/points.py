@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.engines.exact.rows import row_sums
-from metastable.engines.exact.sums import Sums
+from metastable.engines.exact.task import Sums
 from metastable.engines.simd import packing as pack
 from metastable.engines.simd import threads
 from metastable.engines.simd.exponential import LOG2E
