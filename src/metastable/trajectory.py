@@ -33,6 +33,8 @@ class Trajectory:
         The last saved time at which rounding had not yet changed the first six digits; inf when it never did.
     provenance : mapping
         How the run was made: method, steps, tolerances, seed, versions, wall time.
+    missing : tuple of str
+        Parts of the dynamics that are functions of one's own, when the run was loaded without them.
     """
 
     t: np.ndarray
@@ -40,10 +42,11 @@ class Trajectory:
     dynamics: Dynamics | None = None
     status: str = "done"
     message: str = ""
-    valid_until: float = float("inf")
+    valid_until: float | None = float("inf")
     provenance: Mapping[str, Any] = field(default_factory=dict)
     chart: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     kept_attention: np.ndarray | None = field(default=None, repr=False)
+    missing: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.t)

@@ -102,7 +102,7 @@ def test_a_run_with_functions_is_not_taken_for_another(tmp_path: Path) -> None:
     plan, x = integrate.prepare(dynamics, ms.initial.sphere(3, 2), t=1.0, save=3)
     run = record.run(plan, x, tmp_path / "run")
     np.testing.assert_array_equal(record.load(tmp_path / "run").x, run.x)
-    with pytest.raises(InputError, match="cannot be told"):
+    with pytest.raises(InputError, match="cannot be decided"):
         record.run(plan, x, tmp_path / "run")
 
 

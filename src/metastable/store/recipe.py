@@ -1,32 +1,31 @@
-"""What makes two runs the same, and how a run is told to `metastable simulate`."""
+"""What makes two runs the same, and how a run is written for `metastable simulate`."""
 
 import hashlib
 import io
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from metastable.solve.pieces import Plan
 from metastable.solve.simulate import Until
 from metastable.store.describe import Parts
-from metastable.store.files import read_bytes, write_whole
-from metastable.store.folder import CONFIG
+from metastable.store.files import write_whole
 
-INPUTS = "inputs"
+CONFIG, INPUTS = "config.toml", "inputs"
 SETTINGS = tuple(field.name for field in fields(Plan) if field.name not in ("dynamics", "times"))
 _ARRAYS = ("Q", "K", "V")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A run as a TOML table, with the arrays its file names stand for.
+    """A run as a TOML table, with the arrays behind its file names.
 
-    ``table`` has the names of `metastable.config.Simulate`. ``beyond`` names the parts a TOML file cannot tell (a
+    ``table`` has the names of `metastable.config.Simulate`. ``beyond`` names the parts a TOML file cannot hold (a
     block, weights per layer, functions): such a run can be made again only from Python.
     """
 
@@ -48,7 +47,7 @@ def fingerprint(plan: Plan, x: np.ndarray, until: Until, parts: Parts) -> str | 
 
 
 def recipe_of(plan: Plan, x: np.ndarray | None, until: Until, parts: Parts | None) -> Recipe:
-    """The recipe of a run made from Python, as far as a TOML file can tell it."""
+    """The recipe of a run made from Python, as far as a TOML file can hold it."""
     table: dict[str, Any] = {}
     inputs: dict[str, np.ndarray] = {}
     if x is not None:
@@ -92,8 +91,6 @@ def _save(times: np.ndarray, t: float) -> int | list[float]:
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     """Write inputs/ and config.toml."""
-    import tomli_w
-
     for name, array in recipe.inputs.items():
         (folder / INPUTS).mkdir(exist_ok=True)
         buffer = io.BytesIO()
@@ -101,25 +98,8 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
         write_whole(folder / INPUTS / f"{name}.npy", buffer.getvalue())
     if recipe.beyond:
         table = {"python": {**recipe.table, "beyond": list(recipe.beyond)}}
-        note = "# Parts of this run cannot be told in a TOML file (see `beyond`): make it again from Python.\n"
+        note = "# Parts of this run cannot be written in a TOML file (see `beyond`): make it again from Python.\n"
     else:
         table = {"simulate": recipe.table}
         note = f"# Make this run again: metastable simulate {CONFIG} --out ANOTHER-FOLDER\n"
     write_whole(folder / CONFIG, (note + tomli_w.dumps(table)).encode())
-
-
-def differences(folder: Path, recipe: Recipe) -> str:
-    """In words, the first settings in which the record in a folder differs from a recipe."""
-    try:
-        found = tomllib.loads(read_bytes(folder / CONFIG).decode())
-        there = found.get("simulate") or found["python"]
-    except (OSError, ValueError, KeyError):
-        return ""
-    names = [n for n in {**recipe.table, **there} if n != "beyond" and recipe.table.get(n) != there.get(n)]
-    told = [f"{n} is {_short(there.get(n))} there and {_short(recipe.table.get(n))} here" for n in names[:2]]
-    return f" ({', '.join(told)})" if told else ""
-
-
-def _short(value: Any) -> str:
-    text = "not set" if value is None else repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
