@@ -69,7 +69,9 @@ def test_a_damaged_chunk_is_not_written_over(tmp_path: Path) -> None:
         store.write(path, 50, 34, one)
 
 
-@pytest.mark.parametrize("change", [("[3,", "[0,"), ("float64", "object"), ("dimension_names", "names"), ("[3,4", "[3,2")])
+@pytest.mark.parametrize(
+    "change", [("[3,", "[0,"), ("float64", "object"), ("dimension_names", "names"), ("[3,4", "[3,2")]
+)
 def test_metadata_that_are_no_records(tmp_path: Path, change: tuple[str, str]) -> None:
     made(tmp_path / "record" / "data.zarr")
     file = tmp_path / "record" / "data.zarr" / "x" / "zarr.json"

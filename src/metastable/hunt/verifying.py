@@ -173,7 +173,7 @@ def _plain(claim: Claim, one: Batch) -> Screened:
     start = np.where(one.grows[0], one.z[0], 0.0)
     w = np.where(one.grows[0], zeta, 0.0) / np.sqrt((start**2).sum(axis=-1).mean())
     raced = np.full((1, len(SHARES)), np.inf)  # the rescaled run has seen to that
-    return judged(PLAIN, w[None], raced, claim.rate(one), np.zeros(1, dtype=bool), np.full(1, np.inf))
+    return judged(PLAIN, w[None], raced, claim.rate(one), np.zeros(1, dtype=bool), np.full(1, np.nan))
 
 
 def _said(outcome: str, note: str, seen: Screened, i: int, shares: dict[str, float] | None = None) -> Checked:

@@ -89,9 +89,7 @@ def _opened(path: Path, mode: str) -> Any:
     return zarr.open_group(str(path), mode=mode, zarr_format=3, use_consolidated=False)
 
 
-def _new(
-    group: Any, name: str, axes: Axes, shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any]
-) -> Any:
+def _new(group: Any, name: str, axes: Axes, shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any]) -> Any:
     return group.create_array(
         name,
         shape=tuple(shape),

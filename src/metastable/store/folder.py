@@ -116,9 +116,7 @@ def status(folder: Path, kind: str) -> Status:
         return "free"
     if PROVENANCE not in content:
         listed = ", ".join(sorted(content)[:3])
-        raise InputError(
-            f"{str(folder)!r} is not empty and holds no {noun} ({listed}); choose an empty or new folder."
-        )
+        raise InputError(f"{str(folder)!r} is not empty and holds no {noun} ({listed}); choose an empty or new folder.")
     read_provenance(folder, kind)
     return "finished" if DONE in content else "unfinished"
 

@@ -1,9 +1,9 @@
 """What provenance.json says of a run, besides what it says of every folder (see `folder`).
 
-    status, message   how the run ended, as in `metastable.Trajectory`; "unfinished" until then
-    valid_until       the last saved time to which the digits are certified; null where nothing was certified
-    custom            parts of the dynamics that are functions of one's own, which no file can hold
-    run               method, steps, tolerances, seed, versions, wall time
+status, message   how the run ended, as in `metastable.Trajectory`; "unfinished" until then
+valid_until       the last saved time to which the digits are certified; null where nothing was certified
+custom            parts of the dynamics that are functions of one's own, which no file can hold
+run               method, steps, tolerances, seed, versions, wall time
 """
 
 import math
