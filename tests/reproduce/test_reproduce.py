@@ -79,7 +79,7 @@ if __name__ == "__main__":
 """
     script = tmp_path / "driver.py"
     script.write_text(code)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     process = subprocess.Popen([sys.executable, str(script)], env=environment, cwd=ROOT)
     _wait(lambda: sum(line.startswith("slow") for line in log()) >= 3)
     process.send_signal(signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, log):
     script = tmp_path / "driver.py"
     script.write_text(code)
     command = [sys.executable, str(script), "reproduce", "slow", "--quick", "--out", str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     process = subprocess.Popen(
         command,
         env=environment,

@@ -33,6 +33,8 @@ from metastable.store.datasets import read_dataset, write_dataset
 from metastable.store.files import disk_errors, read_json, reason, remove, write_json
 from metastable.store.folder import STATE, Purpose, Status, check, claim, damaged, read_provenance, release, settled_by
 
+__all__ = ["Settings", "Study", "measuring", "purpose", "read", "study"]
+
 STEPS = ("probe", "spectra", "ladder")
 LADDER_TOKENS, LADDER_LAYERS = 128, 96  # the ladder is climbed on one text no longer, and no deeper, than this
 _PACKAGES = ("torch", "transformers")
