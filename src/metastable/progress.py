@@ -17,7 +17,7 @@ _INTERVAL = 10.0  # seconds between lines where there is no terminal
 class Progress:
     """How far a task is.
 
-    ``share`` lies between 0 and 1; None where nobody knows. ``text`` says it in words, and is the result of a task
+    ``share`` lies between 0 and 1; None where it is not known. ``text`` describes it, and is the result of a task
     that is ``over``.
     """
 
@@ -31,7 +31,7 @@ Report = Callable[[Progress], None]
 
 
 def silent(progress: Progress) -> None:
-    """Report to nobody."""
+    """Ignore progress."""
 
 
 @contextmanager

@@ -94,9 +94,8 @@ def _sentence(error: Exception) -> str:
 
 def _complain_of_interruption(error: BaseException, given: Sequence[str]) -> int:
     """What is on disk, and the command that goes on."""
-    left = (
-        str(error) if isinstance(error, Interrupted) else "Interrupted; nothing was written: run the same command again"
-    )
+    plain = "Interrupted; nothing was written: run the same command again"
+    left = str(error) if isinstance(error, Interrupted) else plain
     print(f"metastable: {left} (metastable {shlex.join(given)}).", file=sys.stderr)
     return 130
 
@@ -106,9 +105,7 @@ def _complain(error: BaseException) -> int:
     code, text = 70, ""
     if isinstance(error, InputError):
         code, text = 2, str(error)
-    elif isinstance(
-        error, BrokenPipeError
-    ):  # the reader of our output has gone: nothing to say, and Python must not either
+    elif isinstance(error, BrokenPipeError):  # nobody reads our output: Python must not complain about it either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):

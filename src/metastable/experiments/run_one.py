@@ -28,7 +28,7 @@ from metastable.theory.verdicts import Verdict, verdict_from_dict
 
 PRESETS = ("default", "quick", "full")
 FILM = {"frames": 75, "fps": 25, "size": (400, 400)}  # three seconds, about 100 kB
-Share = Callable[[float, str], None]  # the share that is done, in words
+Share = Callable[[float, str], None]  # the share that is done, and a text
 
 
 @dataclass(frozen=True)

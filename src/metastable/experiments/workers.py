@@ -120,7 +120,7 @@ def _finished(task: Task) -> Result | None:
 
 
 def summary(result: Result) -> str:
-    """A result in a few words."""
+    """A result in one line."""
     if result.record is None:
         return f"error: {result.error}"
     found = [v.status for v in result.record.verdicts]

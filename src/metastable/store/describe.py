@@ -1,7 +1,7 @@
 """A Dynamics as plain data: names and numbers for JSON, arrays by name; and back.
 
 Functions of one's own (a mask, a normalisation, a V that depends on time) cannot be written down. They are listed in
-``custom``; a record keeps tokens and times of such a run, and its dynamics must be given again when it is loaded.
+``custom``; a record holds tokens and times of such a run, and its dynamics must be given again when it is loaded.
 """
 
 import dataclasses

@@ -232,12 +232,12 @@ def _head(purpose: Purpose) -> dict[str, Any]:
 
 
 def finish(folder: Path, kind: str, facts: Mapping[str, Any] | None = None) -> None:
-    """Declare a claimed folder complete, with what its provenance.json is to say."""
+    """Declare a claimed folder complete; ``facts`` become entries of its provenance.json."""
     with disk_errors(folder, resumable=True):
         write_json(folder / PROVENANCE, {**read_provenance(folder, kind), **(facts or {})})
         write_whole(folder / DONE, b"This record is complete.\n")
-        remove(folder / STATE)
-        remove(folder / ERROR)
+        for leftover in (folder / STATE, folder / ERROR, *folder.glob("*" + PART)):
+            remove(leftover)
 
 
 def reopen(folder: Path) -> None:
@@ -274,7 +274,7 @@ def at_once(folder: Path, purpose: Purpose) -> Iterator[Path]:
             yield part
             write_whole(part / DONE, b"This record is complete.\n")
             if folder.exists():
-                remove(folder)  # it is empty: `status` said so
+                remove(folder)  # it is empty, see above
             part.rename(folder)
         finally:
             remove(part)

@@ -1,4 +1,4 @@
-"""Reading records. A record is somebody else's data: nothing in it is executed, and damage is said in a sentence."""
+"""Reading records. A record may come from anywhere: nothing in it is executed, and damage is one sentence."""
 
 from pathlib import Path
 from typing import Any

@@ -38,7 +38,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
     parts = None if run.dynamics is None else take_apart(run.dynamics)
     custom = list(run.missing) if parts is None else parts.custom
     recipe = _recipe(run, parts)
-    # no fingerprint: which run this was cannot be told from its result alone
+    # no fingerprint: which run this was cannot be known from its result alone
     purpose = Purpose("run", recipe.table, None, ended_facts(run, custom))
     with at_once(folder, purpose) as part:
         if parts is not None and parts.custom:
@@ -57,7 +57,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
 
 
 def _recipe(run: Trajectory, parts: Parts | None) -> Recipe:
-    """As much of the run's making as its result tells."""
+    """As much of how the run was made as its result shows."""
     made = run.provenance
     if run.dynamics is None or any(name not in made for name in SETTINGS):
         return Recipe({}, beyond=("dynamics",))
