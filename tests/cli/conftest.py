@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from metastable import progress
 from metastable.cli import main
-from metastable.cli import output as speech
 
 
 @dataclass
@@ -48,7 +48,7 @@ def metastable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     """Run a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda number: None)
-    monkeypatch.setattr(speech, "_EVERY", float("inf"))  # a slow machine shows progress; here only answers count
+    monkeypatch.setattr(progress, "_INTERVAL", float("inf"))  # a slow machine shows progress; here only answers count
 
     def call(*words: object) -> Answer:
         capsys.readouterr()

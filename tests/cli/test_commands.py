@@ -183,17 +183,18 @@ def test_lists(metastable: Metastable) -> None:
 def test_interruption_leaves_a_record_to_go_on_from(
     metastable: Metastable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from metastable.cli import simulate_command as simulate
-    from metastable.store import recorder as running
+    from contextlib import nullcontext
 
-    monkeypatch.setattr(running, "_PATIENCE", 0.0)
+    from metastable.cli import simulate_command as simulate
+    from metastable.progress import Progress
+    from metastable.store import recorder
+
+    monkeypatch.setattr(recorder, "_INTERVAL", 0.0)
     metastable("simulate", *SMALL, "--out", "whole", "--no-pictures")
     calls = 0
 
-    def interrupt(what: str, horizon: float) -> object:
-        from contextlib import nullcontext
-
-        def report(reached: float) -> None:
+    def interrupt() -> object:
+        def report(progress: Progress) -> None:
             nonlocal calls
             calls += 1
             if calls == 3:
@@ -202,12 +203,13 @@ def test_interruption_leaves_a_record_to_go_on_from(
         return nullcontext(report)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulate, "progress", interrupt)
+        patch.setattr(simulate, "progress_bar", interrupt)
         answer = metastable("simulate", *SMALL, "--out", "run", "--no-pictures")
     assert answer.code == 130
     assert answer.out == ""
     assert answer.err.startswith("metastable: Interrupted at t = 0.5; the record in 'run' is unfinished: run the same")
     assert answer.err.count("\n") == 1
+    assert answer.err.endswith("(metastable simulate --n 8 --t 1 --save 5 --out run --no-pictures).\n")
     metastable("plot", "run").refused("is unfinished", "partial=True")
     assert metastable("plot", "run", "--partial").code == 0
     answer = metastable("simulate", *SMALL, "--out", "run", "--no-pictures", "--json")
@@ -258,20 +260,6 @@ def test_flags_are_listed_without_jax() -> None:
     for flag in (*named, "save", "out"):
         assert f"--{flag} " in done.stdout
     assert done.stderr == "False\n"
-
-
-def test_a_run_imports_no_more_than_it_draws_with(tmp_path: Path) -> None:
-    code = (
-        "import sys; from metastable.cli import main; sys.argv = sys.argv[:1] + sys.argv[2:]; main()\n"
-        "heavy = {'matplotlib.pyplot', 'scipy', 'xarray', 'zarr', 'numba', 'torch'}\n"
-        "from matplotlib.artist import Artist, kwdoc\n"
-        "print(sorted(heavy & set(sys.modules)), 'alpha' in kwdoc(Artist))"
-    )
-    command = [sys.executable, "-c", code, "metastable", "simulate", *map(str, SMALL), "--out", str(tmp_path / "run")]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "METASTABLE_CACHE": str(tmp_path)}
-    )
-    assert done.stdout.splitlines()[-1] == "[] True", done.stderr
 
 
 def test_as_a_module() -> None:

@@ -21,14 +21,14 @@ def test_a_hunt_goes_on_where_it_was_left(tmp_path, monkeypatch):
     whole = rounds._round
     monkeypatch.setattr(rounds, "_round", lambda rules, turn, elite: (turns.append(turn), whole(rules, turn, elite))[1])
 
-    def stop(news):
+    def stop(progress):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        hunt(RULES, tmp_path / "a", instances=14, watch=stop)
+        hunt(RULES, tmp_path / "a", instances=14, progress=stop)
     assert turns == [0]
     news = []
-    report = hunt(RULES, tmp_path / "a", instances=14, watch=news.append)
+    report = hunt(RULES, tmp_path / "a", instances=14, progress=news.append)
     assert turns == [0, 1]
     assert (report.instances, report.rounds, len(news)) == (14, 2, 2)
     assert not report.violated
@@ -38,7 +38,7 @@ def test_a_hunt_goes_on_where_it_was_left(tmp_path, monkeypatch):
     assert sum(row["climbed"].values()) == 2
     assert row["share of violations"][1] == pytest.approx(1 - 0.025 ** (1 / 14), rel=1e-6)
     assert json.loads((tmp_path / "a" / "report.json").read_text())["verdict"] == report.sentence
-    with pytest.raises(InputError, match="other settings"):
+    with pytest.raises(InputError, match=r"another hunt \(n is 8 there and 12 here"):
         hunt(Rules(seed=1), tmp_path / "a", instances=8)
 
 

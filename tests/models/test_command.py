@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def done(folders: dict[str, Path], ids_file: Path, tmp_path_factory: pytest.Temp
     out = tmp_path_factory.mktemp("study") / "albert"
     words = ["model", str(folders["albert"]), "--texts", str(ids_file), "--layers", "5", "--out", str(out)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("metastable.plots.save_figure", unrendered)
+        patch.setattr("metastable.models.run_study.save_figure", unrendered)
         assert main(words) == 0
     return out, words
 
@@ -55,8 +54,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: Any, **__: Any) -> Any:
         raise InputError("left out of this test")
 
-    monkeypatch.setattr(import_module("metastable.models.ladder"), "ladder", absent)
-    monkeypatch.setattr(import_module("metastable.models.run_study"), "_draw", lambda made, told: None)
+    monkeypatch.setattr("metastable.models.study.ladder", absent)
+    monkeypatch.setattr("metastable.models.run_study._draw", lambda made, report: None)
 
 
 def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str, str]:
@@ -123,7 +122,7 @@ def test_a_finished_study_is_not_run_again(
 def test_other_settings_are_refused(done: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = said(capsys, [*done[1][:5], "7", *done[1][6:]])
     assert code == 2
-    assert "layers = 5, now 7" in err
+    assert "layers is 5 there and 7 here" in err
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
@@ -156,7 +155,7 @@ def test_every_family_with_ladder_and_pictures(
 def test_no_special_and_a_text_of_one_token(
     folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("metastable.plots.save_figure", unrendered)
+    monkeypatch.setattr("metastable.models.run_study.save_figure", unrendered)
     text = tmp_path / "one.txt"
     text.write_text("7")
     words = ["model", str(folders["gpt2"]), "--texts", str(text), "--no-special", "--out", str(tmp_path / "one")]
@@ -251,14 +250,12 @@ def test_a_step_that_dies_is_taken_up(
     folders: dict[str, Path], ids_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
     """The probe is not run a second time when a later step dies."""
-    home = import_module("metastable.models.spectra")  # the package's own name for it is the function
-
     settings = Settings(str(folders["bert"]), texts=str(ids_file))
     with monkeypatch.context() as patched:
-        patched.setattr(home, "spectra", _die)
+        patched.setattr("metastable.models.study.spectra", _die)
         with pytest.raises(KeyboardInterrupt):
             study(settings, tmp_path / "out")
-    monkeypatch.setattr(import_module("metastable.models.probe"), "probe", _die)
+    monkeypatch.setattr("metastable.models.study.probe", _die)
     assert study(settings, tmp_path / "out").about["probe"]["texts"] == 3
 
 

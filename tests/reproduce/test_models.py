@@ -26,14 +26,14 @@ def _log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def reach(name: str) -> None:
-        asked.append(name)
+        requested.append(name)
         raise InputError(OFFLINE)
 
     monkeypatch.setattr(model_parts, "reach", reach)
-    return asked
+    return requested
 
 
 def test_they_are_part_of_every_run() -> None:
@@ -44,12 +44,12 @@ def test_they_are_part_of_every_run() -> None:
 def test_no_model_no_failure(tmp_path: Path, offline: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     said: list[Any] = []
-    made = reproduce(preset="quick", out=out, homes=TABLE, jobs=1, watch=lambda *event: said.append(event))
+    made = reproduce(preset="quick", out=out, homes=TABLE, jobs=1, progress=said.append)
     assert [r.name for r in made.results] == ["good"]
     assert made.skipped == {"model-heads": OFFLINE, "model-spectra": OFFLINE}
     assert not made.failed
-    assert offline == ["reactions-albert"], "asked once for all"
-    assert sum(event[1] == "end" for event in said) == 3
+    assert offline == ["reactions-albert"], "requested once for all"
+    assert sum(event.over for event in said) == 3
     page = (out / "gallery.html").read_text()
     assert page.count("skipped</span>") == 2
     assert "metastable reproduce model-heads --quick" in page

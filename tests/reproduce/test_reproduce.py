@@ -15,6 +15,7 @@ from metastable.errors import InputError
 from metastable.experiments import EXPERIMENTS
 from metastable.experiments.reproducing import HOMES, reproduce
 from metastable.experiments.run_one import read
+from metastable.store.folder import digest
 
 FAKES = {name: f"tests.reproduce.fake_{name}" for name in ("good", "other", "wrong", "crash", "slow", "dying", "lost")}
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ def test_every_outcome_in_one_go(tmp_path, log):
     out = tmp_path / "out"
     said = []
     names = ["good", "wrong", "crash", "dying", "lost"]
-    made = quick(names, out, jobs=2, watch=lambda *event: said.append(event))
+    made = quick(names, out, jobs=2, progress=said.append)
     found = {r.name: r for r in made.results}
     assert list(found) == names
     assert made.failed
@@ -54,13 +55,14 @@ def test_every_outcome_in_one_go(tmp_path, log):
     assert "signal 9, twice" in found["dying"].error
     assert "missing from this installation" in found["lost"].error
     assert {p.name for p in (out / "good").iterdir()} == {
-        *("params.json", "data.npz", "verdicts.json", "done", "seeds-in-order.svg", "turning.mp4")
+        *("provenance.json", "data.npz", "verdicts.json", "done", "seeds-in-order.svg", "turning.mp4")
     }
     assert not list(out.rglob("*.part*")), "nothing half-written stays"
-    assert {event for _, event, _, _ in said} == {"start", "part", "end"}
-    # the dying one was tried twice, and kept its first part the second time
+    assert sorted(event.task for event in said if event.over) == sorted(names)
+    assert {"starting", "judging", "drawing"} < {event.text for event in said if event.task == "good"}
+    # the dying one was tried twice, and had its first part the second time
     assert sorted(line for line in log() if line.startswith("dying")) == ["dying 0", "dying 2", "dying 2"]
-    # again: what is finished is kept, the others are tried anew
+    # again: what is finished is not done again, the others are tried anew
     before = len(log())
     again = quick(["good", "wrong", "crash"], out, jobs=1)
     assert [r.reused for r in again.results] == [True, True, False]
@@ -77,7 +79,7 @@ if __name__ == "__main__":
 """
     script = tmp_path / "driver.py"
     script.write_text(code)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     process = subprocess.Popen([sys.executable, str(script)], env=environment, cwd=ROOT)
     _wait(lambda: sum(line.startswith("slow") for line in log()) >= 3)
     process.send_signal(signal.SIGKILL)
@@ -103,7 +105,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, log):
     script = tmp_path / "driver.py"
     script.write_text(code)
     command = [sys.executable, str(script), "reproduce", "slow", "--quick", "--out", str(out)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     process = subprocess.Popen(
         command,
         env=environment,
@@ -131,15 +133,17 @@ def test_other_settings_are_refused(tmp_path, log):
     out = tmp_path / "out"
     quick(["good"], out, jobs=1)
     for options in ({"preset": "default"}, {"preset": "quick", "seeds": 2}):
-        with pytest.raises(InputError, match="metastable reproduce --quick.*choose another --out"):
+        with pytest.raises(InputError, match=r"another reproduction \((preset|instances) is .* choose another folder"):
             reproduce(["good"], out=out, homes=FAKES, **options)
     # other defaults under the same name, as after an upgrade
-    path = out / "good" / "params.json"
+    path = out / "good" / "provenance.json"
     (out / "good" / "done").unlink()
-    path.write_text(path.read_text().replace('"chunk": 2', '"chunk": 3'))
+    head = json.loads(path.read_text())
+    head["settings"]["chunk"] = 3
+    path.write_text(json.dumps(head | {"fingerprint": digest(head["settings"])}))
     made = quick(["good"], out, jobs=1)
-    assert "chunk = 3, now 2" in made.results[0].error
-    with pytest.raises(InputError, match="holds other files"):
+    assert "another experiment (chunk is 3 there and 2 here)" in made.results[0].error
+    with pytest.raises(InputError, match=r"holds no reproduction \(log, out\)"):
         quick(["good"], tmp_path, jobs=1)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from metastable import store as record
 from metastable.errors import InputError
-from metastable.store import files
-from metastable.store import recorder as running
+from metastable.store import files, recorder
+from metastable.store import folder as protocol
 from tests.store.runs import assert_same_run, made
 
 
@@ -26,7 +26,7 @@ class Fuse:
         self.left = allowed
         self.used = 0
         places: list[tuple[Any, str]] = [(pathlib.Path, name) for name in ("replace", "rename", "mkdir", "unlink")]
-        for home, name in [*places, (files, "remove"), (running, "remove")]:
+        for home, name in [*places, (files, "remove"), (recorder, "remove"), (protocol, "remove")]:
             monkeypatch.setattr(home, name, self.guarded(getattr(home, name)))
 
     def guarded(self, act: Any) -> Any:
@@ -42,7 +42,7 @@ class Fuse:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_PATIENCE", 0.0)  # a checkpoint after every piece
+    monkeypatch.setattr(recorder, "_INTERVAL", 0.0)  # a checkpoint after every segment
 
 
 def run_until_killed(name: str, folder: Path, allowed: float) -> int:

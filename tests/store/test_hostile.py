@@ -18,7 +18,8 @@ import metastable as ms
 from metastable import store as record
 from metastable.errors import InputError
 from metastable.store import arrays_on_disk as store
-from metastable.store import files
+from metastable.store import folder as protocol
+from metastable.store import locks, recorder
 from tests.store.runs import made
 from tests.store.test_cuts import cut_on_the_way
 
@@ -82,6 +83,11 @@ DAMAGE = {
     "not text": lambda f: (f / "provenance.json").write_bytes(b"\xff\xfe\x00"),
     "another json": lambda f: (f / "provenance.json").write_text('{"name": "left-pad"}'),
     "later format": lambda f: edit(f / "provenance.json", record=99),
+    "strange valid_until": lambda f: edit(f / "provenance.json", valid_until="always"),
+    "no run": lambda f: edit(f / "provenance.json", run=[1]),
+    "another kind": lambda f: edit(f / "provenance.json", kind="hunt"),
+    "unknown kind": lambda f: edit(f / "provenance.json", kind="novel"),
+    "no sessions": lambda f: edit(f / "provenance.json", sessions=3),
     "strange status": lambda f: edit(f / "provenance.json", status="; rm"),
     "no arrays": lambda f: shutil.rmtree(f / "data.zarr"),
     "one array": lambda f: shutil.rmtree(f / "data.zarr/x"),
@@ -162,7 +168,7 @@ def linked_arrays(folder: Path, mark: Path) -> None:
     "damage", [pickled_state, plain_pickle, cut_state, state_of_another, saves_too_many, lost_chunk, linked_arrays]
 )
 def test_an_unfinished_record_that_was_tampered_with(damage: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("metastable.store.recorder._PATIENCE", 0.0)
+    monkeypatch.setattr("metastable.store.recorder._INTERVAL", 0.0)
     plan, x, until = made("sphere")
     folder = cut_on_the_way("sphere", tmp_path)
     assert (folder / "state.npz").exists()
@@ -185,7 +191,7 @@ def full(*args: Any, **options: Any) -> None:
 @pytest.mark.parametrize("place", ["write_json", "write_recipe", "create"])
 def test_a_full_disk_leaves_nothing_behind(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, x, until = made("sphere")
-    home = store if place == "create" else record.running
+    home = {"create": store, "write_recipe": recorder, "write_json": protocol}[place]
     monkeypatch.setattr(home, place, full)
     with pytest.raises(InputError, match="No space left on device; free some space"):
         record.run(plan, x, tmp_path / "run", until)
@@ -199,7 +205,7 @@ def test_a_disk_that_fills_up_on_the_way_loses_nothing(tmp_path: Path, monkeypat
         patch.setattr(store, "write", full)
         with pytest.raises(InputError, match="run the same again to go on"):
             record.run(plan, x, tmp_path / "run", until)
-    assert record.standing(tmp_path / "run") == "unfinished"
+    assert record.status(tmp_path / "run", "run") == "unfinished"
     assert record.run(plan, x, tmp_path / "run", until).x.tobytes() == whole.x.tobytes()
 
 
@@ -249,7 +255,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 def test_two_processes_in_one_folder(tmp_path: Path) -> None:
     plan, x, until = made("sphere")
     hold = (
-        "import sys, pathlib, time\nfrom metastable.store.files import locked\n"
+        "import sys, pathlib, time\nfrom metastable.store.locks import locked\n"
         "with locked(pathlib.Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
@@ -268,14 +274,15 @@ def test_two_processes_in_one_folder(tmp_path: Path) -> None:
 
 def test_locks_are_let_go(tmp_path: Path) -> None:
     for _ in range(3):
-        with files.locked(tmp_path):
+        with locks.locked(tmp_path):
             assert (tmp_path / "lock").exists()
-            with pytest.raises(InputError, match="Another process"), files.locked(tmp_path):
+            with pytest.raises(InputError, match="Another process"), locks.locked(tmp_path):
                 pass
         assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_study_is_not_taken_for_a_damaged_run(tmp_path: Path) -> None:
-    (tmp_path / "provenance.json").write_text('{"record": 1, "kind": "model", "run": {}, "versions": {}}')
+    with protocol.claim(tmp_path, protocol.settled_by("study", {"model": "minilm"})):
+        pass
     with pytest.raises(InputError, match="pretrained model"):
         ms.load(tmp_path)

@@ -1,5 +1,6 @@
 """What goes into a record comes out of it, to the last bit."""
 
+import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -71,12 +72,24 @@ def test_arrays_open_with_xarray(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.x0, x)
 
 
+@pytest.mark.parametrize("status", ["done", "steady", "plateau", "stopped", "unconverged", "stalled", "diverged"])
+@pytest.mark.parametrize("valid", [None, 0.0, 1.0])
+def test_status_and_certified_time(status: str, valid: float | None, tmp_path: Path) -> None:
+    x = np.stack([ms.initial.sphere(5, 4)] * 2)
+    run = ms.Trajectory(np.arange(2.0), x, ms.Dynamics(), status, "A sentence.", valid)
+    again = ms.load(run.save(tmp_path / "run"))
+    assert (again.status, again.message, again.valid_until) == (status, "A sentence.", valid)
+    stored = json.loads((tmp_path / "run" / "provenance.json").read_text())
+    assert stored["valid_until"] == valid  # null: nothing was certified
+
+
 def test_tokens_measured_in_a_model(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((4, 5, 3)).astype(np.float32)
     A = np.full((4, 2, 5, 5), 0.2)
     run = ms.Trajectory(np.arange(4.0), x, kept_attention=A, provenance={"model": "none", "texts": ["a"]})
     again = ms.load(run.save(tmp_path / "run"))
     assert again.dynamics is None
+    assert again.missing == ()
     assert again.x.dtype == np.float32
     np.testing.assert_array_equal(again.x, x)
     np.testing.assert_array_equal(again.attention(1), A[1])
@@ -90,8 +103,12 @@ def test_functions_are_said_not_to_be_saved(tmp_path: Path) -> None:
         run.save(tmp_path / "run")
     again = ms.load(tmp_path / "run")
     assert again.dynamics is None
+    assert again.missing == ("mask",)
     np.testing.assert_array_equal(again.x, run.x)
-    assert record.load(tmp_path / "run", dynamics=dynamics).attention(-1).shape == (1, 3, 3)
+    assert ms.load(again.save(tmp_path / "copy")).missing == ("mask",)
+    whole = record.load(tmp_path / "run", dynamics=dynamics)
+    assert whole.missing == ()
+    assert whole.attention(-1).shape == (1, 3, 3)
     assert "[python]" in (tmp_path / "run" / "config.toml").read_text()
     with pytest.raises(InputError, match="which only Python can make again"):
         read(tmp_path / "run" / "config.toml")
@@ -102,7 +119,7 @@ def test_a_run_with_functions_is_not_taken_for_another(tmp_path: Path) -> None:
     plan, x = integrate.prepare(dynamics, ms.initial.sphere(3, 2), t=1.0, save=3)
     run = record.run(plan, x, tmp_path / "run")
     np.testing.assert_array_equal(record.load(tmp_path / "run").x, run.x)
-    with pytest.raises(InputError, match="cannot be told"):
+    with pytest.raises(InputError, match="cannot be decided"):
         record.run(plan, x, tmp_path / "run")
 
 

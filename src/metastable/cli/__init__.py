@@ -6,12 +6,12 @@ so `metastable --help` never waits for JAX.
 Exit codes: 0 done, 1 a verdict failed, 2 bad input, 70 a fault of metastable itself, 130 interrupted.
 """
 
-import atexit
-import gc
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
+from metastable.cli.interrupts import Interrupted, interrupted, listening
 from metastable.errors import InputError, unknown
 
 __all__ = ["COMMANDS", "main"]
@@ -46,28 +46,22 @@ _HELP = "The laboratory for clustering in transformers: tokens as particles unde
 _TRACEBACK = "METASTABLE_TRACEBACK"
 
 
-class Interrupted(Exception):
-    """Ctrl-C, with the sentence that says what is left."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what users see of an error is one sentence on stderr."""
-    if argv is None:  # a process of our own
-        gc.set_threshold(500_000)  # what imports make is no garbage, and looking for it takes a fifth of a second
-        atexit.register(gc.freeze)  # nor is there any to be found on the way out
-        # pydantic looks for plugins by reading about every package that is installed, and our settings need none
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     given = list(sys.argv[1:] if argv is None else argv)
     detailed = "--traceback" in given or bool(os.environ.get(_TRACEBACK))
     given = [word for word in given if word != "--traceback"]
-    try:
-        return _run(given)
-    except Exception as error:
-        if detailed and not isinstance(error, Interrupted):
-            raise
-        return _complain(error)
-    except KeyboardInterrupt:
-        return _complain(Interrupted("Interrupted."))
+    with listening():
+        try:
+            return _run(given)
+        except KeyboardInterrupt as error:
+            return _complain_of_interruption(error, given)
+        except Exception as error:
+            if interrupted(error):
+                return _complain_of_interruption(error, given)
+            if detailed:
+                raise
+            return _complain(error)
 
 
 def _run(given: list[str]) -> int:
@@ -89,7 +83,7 @@ def _run(given: list[str]) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """What cyclopts has to say, in our words where it has too few."""
+    """The message of cyclopts, longer where it is too short to help."""
     import cyclopts
 
     text = " ".join(str(error).split())
@@ -98,14 +92,20 @@ def _sentence(error: Exception) -> str:
     return text if text.endswith((".", "?")) else text + "."
 
 
+def _complain_of_interruption(error: BaseException, given: Sequence[str]) -> int:
+    """What is on disk, and the command that goes on."""
+    plain = "Interrupted; nothing was written: run the same command again"
+    left = str(error) if isinstance(error, Interrupted) else plain
+    print(f"metastable: {left} (metastable {shlex.join(given)}).", file=sys.stderr)
+    return 130
+
+
 def _complain(error: BaseException) -> int:
     """One sentence on stderr, and the exit code."""
     code, text = 70, ""
     if isinstance(error, InputError):
         code, text = 2, str(error)
-    elif isinstance(error, Interrupted):
-        code, text = 130, str(error)
-    elif isinstance(error, BrokenPipeError):  # whoever read our output has gone: say nothing, and keep Python silent
+    elif isinstance(error, BrokenPipeError):  # nobody reads our output: Python must not complain about it either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):

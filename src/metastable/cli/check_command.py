@@ -6,8 +6,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from metastable.cli.flags import JSON
+from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.errors import InputError
+from metastable.progress import Progress, progress_bar
 
 Matrix = Annotated[Path | None, Parameter(metavar="FILE", show_default=False)]
 Real = Annotated[float | None, Parameter(metavar="X", show_default=False)]
@@ -56,11 +58,13 @@ def check(
     from metastable.initial import tokens_from_file
     from metastable.theory.checking import check as put
 
-    with notes() as said:
+    again = "Interrupted; check writes nothing: run the same command again"
+    with notes() as sentences, interruptible(lambda: again), progress_bar() as report:
         matrices = {name: None if path is None else from_file(path) for name, path in (("Q", Q), ("K", K), ("V", V))}
         start = None if tokens is None else tokens_from_file(tokens)
         scale, near = 1.0 if beta is None else beta, 1e-4 if resolution is None else resolution
-        report = put(Weights(**matrices), start, t=t, beta=scale, resolution=near, seed=seed)
-    lines = [*str(report).splitlines(), *(f"Note: {sentence}" for sentence in said)]
-    answer(json, report.to_dict() | {"failed": report.failed, "notes": [*report.notes, *said]}, lines)
-    return int(any(verdict.status == "fails" for verdict in report.verdicts))
+        report(Progress("checking", None))
+        found = put(Weights(**matrices), start, t=t, beta=scale, resolution=near, seed=seed)
+    lines = [*str(found).splitlines(), *(f"Note: {sentence}" for sentence in sentences)]
+    answer(json, found.to_dict() | {"failed": found.failed, "notes": [*found.notes, *sentences]}, lines)
+    return int(any(verdict.status == "fails" for verdict in found.verdicts))

@@ -1,15 +1,15 @@
 """metastable hunt."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from metastable.cli import Interrupted
 from metastable.cli.flags import JSON
+from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.errors import InputError, unknown
+from metastable.progress import Progress, progress_bar
 
 Number = Annotated[int | None, Parameter(metavar="N", show_default=False)]
 Real = Annotated[float | None, Parameter(metavar="X", show_default=False)]
@@ -40,8 +40,8 @@ def hunt(
 ) -> int:
     """Search weights and tokens for a violation of a conjecture; verify what is found before calling it anything.
 
-    Exit code 1 if a violation survived verification. Run the same again after an interruption: what is finished is
-    kept.
+    Exit code 1 if a violation survived verification. Run the same again after an interruption: finished rounds are
+    not run again.
 
     Parameters
     ----------
@@ -88,15 +88,11 @@ def hunt(
     number = heads if heads is not None else 1 if what == "codimension" else 2
     rules = Rules(what, n, d, number, k, scores, leads, gap, floor, exceptions, seed, batch, elite)
     folder = out or Path(f"hunt-{what}")
-    try:
-        with notes():
-            report = hunt(rules, folder, instances, minutes, lambda news: print(news, file=sys.stderr, flush=True))
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"Interrupted; finished rounds are in {str(folder)!r}: run the same command again to go on from there."
-        ) from None
-    told = f"Instances and report: {folder} (verify one again with `metastable hunt replay FILE`)."
-    answer(json, report.to_dict() | {"out": str(folder)}, [*str(report).splitlines(), told])
+    left = f"Interrupted; finished rounds are in {str(folder)!r}: run the same command again to go on from there"
+    with notes(), interruptible(lambda: left), progress_bar() as progress:
+        report = hunt(rules, folder, instances, minutes, progress)
+    where = f"Instances and report: {folder} (verify one again with `metastable hunt replay FILE`)."
+    answer(json, report.to_dict() | {"out": str(folder)}, [*str(report).splitlines(), where])
     return int(report.violated)
 
 
@@ -105,7 +101,9 @@ def _replay(file: Path | None, as_json: bool) -> int:
         raise InputError("hunt replay needs a file: one of DIR/worst/*.npz of an earlier hunt.")
     from metastable.hunt import replay
 
-    with notes():
+    left = "Interrupted; replay writes nothing: run the same command again"
+    with notes(), interruptible(lambda: left), progress_bar() as progress:
+        progress(Progress("verifying", None))
         checked, facts = replay(file)
     lines = [f"{name}: {value}" for name, value in facts.items()]
     lines += [f"{checked.outcome}: {checked.note}", f"separation {checked.separation:.4g}, drift {checked.drift:.4g}"]

@@ -1,21 +1,18 @@
 """metastable model."""
 
 import re
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from metastable.cli import Interrupted
 from metastable.cli.flags import JSON
+from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
+from metastable.progress import progress_bar
 
 if TYPE_CHECKING:
-    from metastable.models.study import Settings, Study
+    from metastable.models.study import Study
 
 Number = Annotated[int, Parameter(metavar="N")]
 Words = Annotated[str | None, Parameter(metavar="NAME", show_default=False)]
@@ -38,7 +35,7 @@ def model(
     """Measure a pretrained model: similarity, heads, sinks, spectra and the ladder; leave a record and a report.
 
     Zoo models need no hub: reactions-albert (3 MB), minilm, smollm2, title-t5. Run the same again after an
-    interruption: what is finished is kept.
+    interruption: finished steps are not done again.
 
     Parameters
     ----------
@@ -61,27 +58,17 @@ def model(
     json
         print one JSON object and nothing else
     """
-    from metastable.models.study import Settings
+    from metastable.models.run_study import run
+    from metastable.models.study_settings import Settings
 
     settings = Settings(name, layers, texts, limit, special, head, part, longest)
     folder = out if out is not None else Path(f"model-{_slug(name)}")
-    with notes() as said:
-        made, how = _made(settings, folder)
+    left = f"Interrupted; what is finished is in {str(folder)!r}: run the same command again to go on from there"
+    with notes() as sentences, interruptible(lambda: left), progress_bar() as progress:
+        made, how = run(settings, folder, progress)
     facts, lines = _summary(made, how)
-    answer(json, facts | {"notes": [*made.notes, *said]}, lines)
+    answer(json, facts | {"notes": [*made.notes, *sentences]}, lines)
     return 0
-
-
-def _made(settings: "Settings", folder: Path) -> tuple["Study", str]:
-    """The study, and whether it was made, resumed, or there already."""
-    from metastable.models.run_study import run
-
-    try:
-        with _progress() as told:
-            return run(settings, folder, told)
-    except KeyboardInterrupt:
-        left = f"Interrupted; what is finished is kept in {str(folder)!r}"
-        raise Interrupted(f"{left}: run the same command again to go on from there.") from None
 
 
 def _summary(made: "Study", how: str) -> tuple[dict[str, Any], list[str]]:
@@ -100,34 +87,3 @@ def _summary(made: "Study", how: str) -> tuple[dict[str, Any], list[str]]:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", Path(name).name if Path(name).exists() else name).strip("-.") or "study"
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, float, str], None]]:
-    """A bar on a terminal, a line per step and one every ten seconds elsewhere; all on stderr."""
-    if not sys.stderr.isatty():
-        yield _line()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=1.0, words="")
-
-        def show(step: str, share: float, words: str) -> None:
-            bar.update(task, description=step, completed=share, words=words)
-
-        yield show
-
-
-def _line() -> Callable[[str, float, str], None]:
-    last, before = 0.0, ""
-
-    def line(step: str, share: float, words: str) -> None:
-        nonlocal last, before
-        if step != before or time.monotonic() - last >= 10.0:
-            print(f"{step}: {words}", file=sys.stderr, flush=True)
-            last, before = time.monotonic(), step
-
-    return line

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from metastable.cli import drawing
 from metastable.cli.flags import JSON, flagged
+from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.config.settings import Animate, Plot, checked
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Record = Annotated[Path, Parameter(help="A record folder.")]
 Partial = Annotated[bool, Parameter(negative="", show_default=False, group="Output")]
+_UNDRAWN = "Interrupted; the record is as it was: run the same command again"
 Out = Annotated[Path | None, Parameter(metavar="FILE", group="Output", show_default=False)]
 
 
@@ -34,12 +35,13 @@ def plot(
         print one JSON object and nothing else
     """
     look = checked(Plot, flags)
-    with notes() as said:
+    from metastable import plots
+
+    with notes() as sentences, interruptible(lambda: _UNDRAWN):
         run = _loaded(record, partial)
-        plots = drawing.plots()
         figure = plots.plot(run, **look.model_dump(exclude_none=True))
         path = plots.save_figure(figure, out or record / f"{look.kind}.png")
-    return _told(path, json, said)
+    return _answered(path, json, sentences)
 
 
 @flagged(Animate)
@@ -58,10 +60,12 @@ def animate(
         print one JSON object and nothing else
     """
     look = checked(Animate, flags)
-    with notes() as said:
+    from metastable import plots
+
+    with notes() as sentences, interruptible(lambda: _UNDRAWN):
         run = _loaded(record, partial)
-        path = drawing.plots().animate(run, out or record / "film.mp4", **look.model_dump(exclude_none=True))
-    return _told(path, json, said)
+        path = plots.animate(run, out or record / "film.mp4", **look.model_dump(exclude_none=True))
+    return _answered(path, json, sentences)
 
 
 def _loaded(folder: Path, partial: bool) -> "Trajectory":
@@ -70,7 +74,7 @@ def _loaded(folder: Path, partial: bool) -> "Trajectory":
     return load(folder, partial=partial)
 
 
-def _told(path: Path, as_json: bool, said: list[str]) -> int:
-    lines = [f"Picture: {path}", *(f"Note: {sentence}" for sentence in said)]
-    answer(as_json, {"picture": str(path), "notes": said}, lines)
+def _answered(path: Path, as_json: bool, sentences: list[str]) -> int:
+    lines = [f"Picture: {path}", *(f"Note: {sentence}" for sentence in sentences)]
+    answer(as_json, {"picture": str(path), "notes": sentences}, lines)
     return 0

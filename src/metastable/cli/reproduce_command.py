@@ -1,17 +1,15 @@
 """metastable reproduce."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from metastable.cli import Interrupted
 from metastable.cli.flags import JSON
+from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer
 from metastable.errors import InputError
+from metastable.progress import progress_bar
 
 if TYPE_CHECKING:
     from metastable.experiments.reproducing import Reproduction
@@ -34,7 +32,7 @@ def reproduce(
     """Run the papers' experiments, judge every claim by measurement, and leave one gallery.
 
     Exit code 1 if a theorem fails or an experiment crashes. Run the same again after an interruption: what is finished
-    is kept.
+    is not done again.
 
     Parameters
     ----------
@@ -61,23 +59,19 @@ def reproduce(
     folder = out or Path("reproduction" if preset == "default" else f"reproduction-{preset}")
     from metastable.experiments.reproducing import HOMES, choose, reproduce
 
-    try:
-        with _progress(len(choose(names, HOMES))) as watch:
-            made = reproduce(
-                names,
-                preset=preset,
-                seeds=seeds,
-                seed=seed,
-                model=model,
-                jobs=jobs,
-                out=folder,
-                watch=watch,
-                homes=HOMES,
-            )
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"Interrupted; what was finished is in {str(folder)!r}: run the same command again to go on from there."
-        ) from None
+    left = f"Interrupted; what is finished is in {str(folder)!r}: run the same command again to go on from there"
+    with interruptible(lambda: left), progress_bar(len(choose(names, HOMES))) as progress:
+        made = reproduce(
+            names,
+            preset=preset,
+            seeds=seeds,
+            seed=seed,
+            model=model,
+            jobs=jobs,
+            out=folder,
+            progress=progress,
+            homes=HOMES,
+        )
     answer(json, _facts(made), _lines(made))
     return int(made.failed)
 
@@ -113,46 +107,3 @@ def _lines(made: "Reproduction") -> list[str]:
     theorems = sum(v.status == "fails" and v.kind == "theorem" for v in verdicts)
     lines += ["", f"{len(verdicts)} verdicts: {', '.join(counts)} ({theorems} of the failing are theorems){tail}."]
     return [*lines, f"Gallery: {made.folder / 'gallery.html'}"]
-
-
-@contextmanager
-def _progress(count: int) -> Iterator[Callable[[str, str, float, str], None]]:
-    """One bar per running experiment on a terminal, one line per finished one elsewhere; all on stderr."""
-    ended = 0
-
-    def line(name: str, event: str, share: float, words: str) -> None:
-        nonlocal ended
-        if event == "end":
-            ended += 1
-            print(f"[{ended:>2}/{count}] {name}: {words}", file=sys.stderr, flush=True)
-
-    if not sys.stderr.isatty():
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description:<26}"),
-        BarColumn(),
-        TextColumn("{task.fields[words]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        total = bars.add_task("experiments", total=count, words="")
-        running: dict[str, TaskID] = {}
-
-        def show(name: str, event: str, share: float, words: str) -> None:
-            if event == "end":
-                if name in running:
-                    bars.remove_task(running.pop(name))
-                bars.advance(total)
-                bars.console.print(
-                    f"[{bars.tasks[0].completed:.0f}/{count}] {name}: {words}", markup=False, highlight=False
-                )
-                return
-            if name not in running:
-                running[name] = bars.add_task(name, total=1.0, words=words)
-            bars.update(running[name], completed=share, words=words)
-
-        yield show

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from metastable.cli import Interrupted, drawing
 from metastable.cli.flags import JSON, flagged
-from metastable.cli.output import answer, notes, progress
+from metastable.cli.interrupts import interruptible
+from metastable.cli.output import answer, notes
 from metastable.config.settings import Animate, Plot, Simulate, checked
 from metastable.config.toml_files import Tables, read
 from metastable.errors import InputError, unknown
+from metastable.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from metastable.config import Job
@@ -45,13 +46,13 @@ def simulate(
     looks = checked(Plot, tables.merged("plot", {})), checked(Animate, _film_table(tables))
     if not no_pictures:
         _check_kind(looks[0].kind)  # before the run, not after
-    with notes() as said:
+    with notes() as sentences:
         job = _built(settings, tables)
         folder = Path(settings.out) if settings.out is not None else job.folder
         run, how = _run(job, folder)
-        pictures = [] if no_pictures or len(run) == 0 else _pictures(run, folder, *looks, said)
+        pictures = [] if no_pictures or len(run) == 0 else _pictures(run, folder, *looks, sentences)
     facts, lines = _summary(run, folder, how, pictures)
-    answer(json, facts | {"notes": said}, [*lines, *(f"Note: {sentence}" for sentence in said)])
+    answer(json, facts | {"notes": sentences}, [*lines, *(f"Note: {sentence}" for sentence in sentences)])
     return 0
 
 
@@ -63,52 +64,55 @@ def _built(settings: Simulate, tables: Tables) -> "Job":
 
 def _film_table(tables: Tables) -> dict[str, Any]:
     """The film looks like the figure where [animate] does not say otherwise."""
-    told = tables.merged("plot", {})
-    shared = {name: value for name, value in told.items() if name in ("color", "first", "view", "run")}
+    plot = tables.merged("plot", {})
+    shared = {name: value for name, value in plot.items() if name in ("color", "first", "view", "run")}
     return {**shared, **tables.merged("animate", {})}
 
 
 def _check_kind(kind: str) -> None:
-    known = drawing.plots().PLOTS
-    if kind not in known:
-        raise unknown("kind of picture", kind, known)
+    from metastable.plots import PLOTS
+
+    if kind not in PLOTS:
+        raise unknown("kind of picture", kind, PLOTS)
 
 
 def _run(job: "Job", folder: Path) -> tuple["Trajectory", str]:
     """The run, and whether it was made, resumed, or there already."""
-    from metastable import store as record
+    from metastable import store
 
-    before = record.standing(folder)
-    how = {"free": "made", "unfinished": "resumed", "finished": "already complete"}[before]
-    reached = 0.0
-    try:
-        with progress("simulating", job.plan.t) as report:
+    how = {"free": "made", "unfinished": "resumed", "finished": "already complete"}[store.status(folder, "run")]
+    horizon, reached = job.plan.t, 0.0
 
-            def watch(time: float) -> None:
-                nonlocal reached
-                reached = time
-                report(time)
-
-            return record.run(job.plan, job.x, folder, job.until, job.recipe, watch), how
-    except KeyboardInterrupt:
+    def left() -> str:
         where = f"Interrupted at t = {reached:g}; the record in {str(folder)!r} is unfinished"
-        raise Interrupted(f"{where}: run the same command again to go on from there.") from None
+        return f"{where}: run the same command again to go on from there"
+
+    with interruptible(left), progress_bar() as report:
+
+        def advanced(time: float) -> None:
+            nonlocal reached
+            reached = time
+            report(Progress("simulating", time / horizon if horizon else 1.0, f"t = {time:.4g} of {horizon:g}"))
+
+        return store.run(job.plan, job.x, folder, job.until, job.recipe, advanced), how
 
 
-def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, said: list[str]) -> list[Path]:
+def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, sentences: list[str]) -> list[Path]:
     """A figure and a film beside the record, unless they are there; a picture that fails does not fail the run."""
-    plots, made = drawing.plots(), []
+    from metastable import plots
+
+    made: list[Path] = []
+    left = f"Interrupted while drawing; the record in {str(folder)!r} is complete: run the same command again to draw"
     try:
-        if not (folder / FIGURE).exists():
-            usual = _colour(run) if "color" in plots.PLOTS[look.kind].options else {}
-            figure = plots.plot(run, **usual | look.model_dump(exclude_none=True))
-            made.append(plots.save_figure(figure, folder / FIGURE))
-        if len(run) > 1 and not (folder / FILM).exists():
-            made.append(plots.animate(run, folder / FILM, **_colour(run) | film.model_dump(exclude_none=True)))
-    except KeyboardInterrupt:
-        raise Interrupted(f"Interrupted while drawing; the record in {str(folder)!r} is complete.") from None
+        with interruptible(lambda: left):
+            if not (folder / FIGURE).exists():
+                usual = _colour(run) if "color" in plots.PLOTS[look.kind].options else {}
+                figure = plots.plot(run, **usual | look.model_dump(exclude_none=True))
+                made.append(plots.save_figure(figure, folder / FIGURE))
+            if len(run) > 1 and not (folder / FILM).exists():
+                made.append(plots.animate(run, folder / FILM, **_colour(run) | film.model_dump(exclude_none=True)))
     except InputError as error:
-        said.append(f"A picture could not be drawn: {error}")
+        sentences.append(f"A picture could not be drawn: {error}")
     return made
 
 
@@ -129,15 +133,15 @@ def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) ->
         "saved": len(run),
         "shape": list(run.x.shape),
         "clusters": counts[1],
-        "valid_until": run.valid_until if run.valid_until < float("inf") else None,
+        "valid_until": None if run.valid_until in (None, math.inf) else run.valid_until,
         "seconds": run.provenance.get("seconds"),
         "pictures": [str(path) for path in pictures],
     }
     if how == "already complete":
         lines = [f"The record in {folder} is already complete: nothing was computed or changed."]
     else:
-        again = " (taken up from an unfinished record)" if how == "resumed" else ""
-        lines = [f"{_words(run)}: {_lowered(run.message)} It took {run.provenance['seconds']:.3g} s{again}."]
+        again = " (resumed from an unfinished record)" if how == "resumed" else ""
+        lines = [f"{_described(run)}: {_lowered(run.message)} It took {run.provenance['seconds']:.3g} s{again}."]
     if counts[1] is not None:
         mean = f" (mean over {math.prod(run.runs)} runs)" if run.runs else ""
         lines.append(f"Clusters{mean}: {counts[0]} at t = {run.t[0]:g}, {counts[1]} at t = {run.t[-1]:g}.")
@@ -146,14 +150,14 @@ def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) ->
     return facts, lines
 
 
-def _words(run: "Trajectory") -> str:
+def _described(run: "Trajectory") -> str:
     """The run in a few words."""
     assert run.dynamics is not None
     n, d = run.x.shape[-2:]
     place = {"sphere": f"on S^{d - 1}", "euclidean": f"in R^{d}", "rescaled": f"in R^{d}, rescaled"}
     many = "" if not run.runs else f"{math.prod(run.runs)} runs of "
-    dyn, told = run.dynamics, run.provenance
-    how = f"{told['method']}, dt = {told['dt']:g}" if told["method"] in ("euler", "rk4", "layers") else told["method"]
+    dyn, made = run.dynamics, run.provenance
+    how = f"{made['method']}, dt = {made['dt']:g}" if made["method"] in ("euler", "rk4", "layers") else made["method"]
     return f"{many}{n} tokens {place[dyn.geometry_name]}, {dyn.mask_name} attention, beta = {dyn.beta:g}, {how}"
 
 

@@ -36,7 +36,7 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """Where its record goes unless told otherwise: the same for the same run."""
+        """Where its record goes unless another folder is given: the same for the same run."""
         mark = fingerprint(self.plan, self.x, self.until, take_apart(self.plan.dynamics)) or ""
         return Path("runs") / f"{self.name}-{mark[:8]}"
 
@@ -54,8 +54,8 @@ def build(settings: Simulate, name: str = "simulate") -> Job:
     d = _dimension(settings, found, own)
     n = settings.n if settings.n is not None else (64 if found is None else found.shape[-2])
     if found is not None and (n, d) != found.shape[-2:]:
-        name, asked, held = ("n", n, found.shape[-2]) if n != found.shape[-2] else ("d", d, found.shape[-1])
-        raise InputError(f"{name} = {asked}, but the file of tokens has {name} = {held}; leave out {name}.")
+        name, given, held = ("n", n, found.shape[-2]) if n != found.shape[-2] else ("d", d, found.shape[-1])
+        raise InputError(f"{name} = {given}, but the file of tokens has {name} = {held}; leave out {name}.")
     _check_memory(settings, n, d)
     dynamics = _dynamics(settings, own | _matrices(settings, d), n, d)
     x0 = found if found is not None else _draw(settings, n, d)
@@ -93,7 +93,7 @@ def _matrices(settings: Simulate, d: int | None) -> dict[str, np.ndarray | None]
 
 
 def _dimension(settings: Simulate, tokens: np.ndarray | None, own: dict[str, np.ndarray | None]) -> int:
-    """d as asked for, else that of tokens or matrices that bring their own, else 3."""
+    """d as given, else that of tokens or matrices that bring their own, else 3."""
     if settings.d is not None:
         return settings.d
     if tokens is not None:
@@ -106,7 +106,7 @@ def _check_memory(settings: Simulate, n: int, d: int) -> None:
     needed = 8.0 * max(saves, 1) * max(n, 1) * max(d, 1) * max(settings.runs or 1, 1)
     try:
         memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):  # not known here: let the system say
+    except (AttributeError, OSError, ValueError):  # not known here: leave it to the system
         return
     if needed > memory:
         raise InputError(
@@ -117,11 +117,11 @@ def _check_memory(settings: Simulate, n: int, d: int) -> None:
 
 def _draw(settings: Simulate, n: int, d: int) -> np.ndarray:
     text = settings.initial or ("sphere" if settings.geometry == "sphere" else "cube")
-    told = named.parse(text)
-    if told is None or told.factor != 1.0:
+    parsed = named.parse(text)
+    if parsed is None or parsed.factor != 1.0:
         raise InputError(f"initial must name a cloud, such as sphere or cap(angle=0.5), not {text!r}.")
     given = {"n": n, "d": d, "seed": settings.seed, "runs": settings.runs}
-    return np.asarray(named.call("cloud of tokens", CLOUDS, told, given))
+    return np.asarray(named.call("cloud of tokens", CLOUDS, parsed, given))
 
 
 def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d: int) -> Dynamics:
@@ -147,12 +147,12 @@ def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d
 def _position(text: str | None, weights: Weights, n: int, d: int) -> Any:
     if text is None:
         return None
-    told = named.parse(text)
-    if told is None or told.factor != 1.0:
+    parsed = named.parse(text)
+    if parsed is None or parsed.factor != 1.0:
         raise InputError(f"position must be alibi or rotary, not {text!r}.")
     width = d if weights.Q is None else int(np.shape(weights.Q)[-2])
     table = {"alibi": scores.alibi, "rotary": scores.rotary}
-    return named.call("position", table, told, {"n": n, "heads": weights.heads, "width": width})
+    return named.call("position", table, parsed, {"n": n, "heads": weights.heads, "width": width})
 
 
 def _recipe(settings: Simulate, plan: Plan, x0: np.ndarray, dynamics: Dynamics) -> Recipe:

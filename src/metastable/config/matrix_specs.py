@@ -90,14 +90,14 @@ def _with_eigenvalues(name: str, values: Sequence[complex], basis: str, seed: in
 
 
 def _of_family(name: str, text: str, d: int, seed: int, heads: int | None) -> np.ndarray:
-    told = named.parse(text)
-    if told is None or told.name not in weights.FAMILIES:
-        word = unknown(f"{name}", text, weights.FAMILIES)
-        raise InputError(f"{str(word).rstrip('.')}, a .npy or .csv file, or eigenvalues such as 1,1,-0.5.")
+    parsed = named.parse(text)
+    if parsed is None or parsed.name not in weights.FAMILIES:
+        refused = unknown(f"{name}", text, weights.FAMILIES)
+        raise InputError(f"{str(refused).rstrip('.')}, a .npy or .csv file, or eigenvalues such as 1,1,-0.5.")
     drawn = []
     for h in range(heads or 1):
         given = {"d": d, "seed": _seed(seed, name, h)}
-        drawn.append(told.factor * named.call("family of matrices", weights.FAMILIES, told, given))
+        drawn.append(parsed.factor * named.call("family of matrices", weights.FAMILIES, parsed, given))
     return np.stack(drawn) if heads is not None else drawn[0]
 
 

@@ -1,6 +1,6 @@
 """The settings of each command: one line here is a key of the TOML table and a flag of the command line.
 
-Only types are checked here; what values mean, and which go together, is for the parts of the simulator to say.
+Only types are checked here; what values mean, and which go together, is checked by the parts of the simulator.
 """
 
 import re
@@ -104,7 +104,7 @@ class Simulate(Table):
     t: Number = _field("Time", "horizon", 15.0)
     dt: Number | None = _field("Time", "step of fixed methods [0.1; 1 for layers]")
     method: str = _field("Time", "euler, rk4, tsit5, dopri8, layers", "rk4")
-    save: Times = _field("Time", "how many times to keep, or which, separated by commas", 151)
+    save: Times = _field("Time", "how many times to save, or which, separated by commas", 151)
     rtol: Number = _field("Time", "relative tolerance of tsit5 and dopri8", 1e-8)
     atol: Number | None = _field("Time", "absolute tolerance [rtol / 100]")
     until: Until | None = _field("Time", "stop early: 'steady', or a number of clusters")

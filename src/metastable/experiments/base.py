@@ -9,13 +9,15 @@ Pictures and verdicts read data; they never run anything. So a finished experime
 from its record. Add one: a file here and a line in EXPERIMENTS (`metastable.experiments`).
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from metastable.store.files import disk_errors, read_arrays, reason, write_arrays
+from metastable.store.folder import damaged
 
 Data = dict[str, np.ndarray]
 
@@ -26,27 +28,25 @@ def _silent(share: float, text: str) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """Where a running experiment keeps finished parts, and whom it tells how far it is."""
+    """Where a running experiment writes its checkpoints, and the function that it reports progress to."""
 
     folder: Path | None = None
     progress: Callable[[float, str], None] = field(default=_silent)
 
     def part(self, name: str, make: Callable[[], Data]) -> Data:
-        """``make()``, or what it gave in an earlier, interrupted run: a part is on disk whole or not at all."""
+        """``make()``, or what it gave in an earlier, interrupted session: a checkpoint is whole or absent."""
         if self.folder is None:
             return make()
         path = self.folder / f"{name}.npz"
         if path.exists():
-            with np.load(path, allow_pickle=False) as stored:
-                return {key: stored[key] for key in stored.files}
+            try:
+                return read_arrays(path)
+            except ValueError as error:
+                raise damaged(self.folder, f"{path.name}: {reason(error)}") from error
         data = make()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".tmp.npz")
-        with partial.open("wb") as file:
-            np.savez(file, **data)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        with disk_errors(self.folder, resumable=True):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_arrays(path, data)
         return data
 
     def parts(self, name: str, count: int, size: int, make: Callable[[int, int], Data]) -> Data:

@@ -1,28 +1,28 @@
 """reproduce: every experiment in a worker process, each in its folder, resumable however it ends.
 
-DIR/reproduction.json   the preset; one folder holds results of one
-DIR/NAME/               an experiment (`metastable.experiments.run_one`)
-DIR/gallery.html        all of them (`metastable.report`)
+DIR/               a record (`metastable.store.folder`); one folder holds results of one preset
+DIR/NAME/          an experiment (`metastable.experiments.run_one`)
+DIR/gallery.html   all of them (`metastable.report`)
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from metastable.errors import InputError, unknown
 from metastable.experiments import EXPERIMENTS, model_parts
-from metastable.experiments.run_one import PRESETS, command
-from metastable.experiments.workers import Result, Task, Watch, run_all
+from metastable.experiments.run_one import PRESETS
+from metastable.experiments.workers import Result, Task, run_all
+from metastable.progress import Progress, Report, silent
 from metastable.report import SLOTS, gallery
-from metastable.store.files import locked, read_json, remove, spoken, write_json, write_whole
+from metastable.store.files import disk_errors, remove, write_whole
+from metastable.store.folder import DONE, claim, finish, reopen, settled_by
 
 # name -> module whose EXPERIMENT is run; give `reproduce` another table to run experiments of your own
 HOMES: dict[str, str] = {name: f"metastable.experiments.{file}" for name, file in EXPERIMENTS.items()}
 NEED_MODELS = tuple(slot.name for slot in SLOTS)  # skipped, with a sentence, where no model can be had
 GALLERY = "gallery.html"
-_HEAD = "reproduction.json"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def reproduce(
     model: str | None = None,
     jobs: int | None = None,
     out: str | os.PathLike[str] = "reproduction",
-    watch: Watch | None = None,
+    progress: Report = silent,
     homes: Mapping[str, str] | None = None,
 ) -> Reproduction:
     """Run experiments, judge their claims, draw their pictures, and write one gallery.
@@ -67,9 +67,10 @@ def reproduce(
     jobs : int, optional
         Worker processes; as many as there are cores by default.
     out : path
-        Folder of the records and of gallery.html. What an earlier call with the same settings finished is kept.
-    watch : function, optional
-        Called with (name, "start" | "part" | "end", share done, words).
+        Folder of the records and of gallery.html. What an earlier call with the same settings finished is not done
+        again.
+    progress : function, optional
+        Called with a `metastable.progress.Progress` when an experiment begins, comes further and ends.
     homes : mapping, optional
         Another table: names to modules that hold an EXPERIMENT.
 
@@ -82,26 +83,26 @@ def reproduce(
     """
     table = HOMES if homes is None else homes
     chosen = choose(names, table)
-    asked = {"instances": _whole("seeds", seeds, 1), "seed": _whole("seed", seed, 0), "model": model}
-    overrides = {name: value for name, value in asked.items() if value is not None}
+    given = {"instances": _whole("seeds", seeds, 1), "seed": _whole("seed", seed, 0), "model": model}
+    overrides = {name: value for name, value in given.items() if value is not None}
     workers = min(_whole("jobs", jobs, 1) or os.cpu_count() or 1, len(chosen))
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     if model is not None:
         _refuse_model(model, chosen)
-    folder, tell = Path(out), watch or (lambda name, event, share, words: None)
-    with spoken(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
-        _claim(folder, preset, overrides)
-        missing = _missing([name for name in chosen if not (folder / name / "done").exists()], model, tell)
+    folder = Path(out)
+    with claim(folder, settled_by("reproduction", {"preset": preset, **overrides})) as status:
+        if status == "finished":
+            reopen(folder)  # there may be more experiments to add
+        missing = _missing([name for name in chosen if not (folder / name / DONE).exists()], model, progress)
         tasks = [Task(name, table[name], folder / name, preset, overrides) for name in chosen if name not in missing]
-        results = run_all(tasks, workers, tell)
+        results = run_all(tasks, workers, progress)
         missing |= _unmeasured(results)
         results = {name: result for name, result in results.items() if name not in missing}
         text = gallery(folder, table, {r.name: r.error for r in results.values() if r.error}, missing)
-        with spoken(folder, kept=True):
+        with disk_errors(folder, resumable=True):
             write_whole(folder / GALLERY, text.encode())
+        finish(folder, "reproduction", {"experiments": [name for name in table if (folder / name / DONE).exists()]})
     shown = tuple(results[name] for name in chosen if name in results)
     return Reproduction(folder, shown, {name: missing[name] for name in chosen if name in missing})
 
@@ -118,13 +119,13 @@ def choose(names: Sequence[str], table: Mapping[str, str] = HOMES) -> list[str]:
 
 
 def _refuse_model(model: str, chosen: Sequence[str]) -> None:
-    """A model that was asked for by name and cannot be had is a mistake, and so is one that nothing would use."""
+    """A model that was requested by name and cannot be had is a mistake, and so is one that nothing would use."""
     if not any(name in NEED_MODELS for name in chosen):
         raise InputError(f"--model is for the experiments {', '.join(NEED_MODELS)}; name one of them, or none at all.")
     model_parts.reach(model)
 
 
-def _missing(names: Sequence[str], model: str | None, tell: Watch) -> dict[str, str]:
+def _missing(names: Sequence[str], model: str | None, report: Report) -> dict[str, str]:
     """Experiments for which there is no model here, with the sentence that says why; a zoo model is fetched."""
     waiting = [name for name in names if name in NEED_MODELS]
     if not waiting or model is not None:
@@ -133,7 +134,7 @@ def _missing(names: Sequence[str], model: str | None, tell: Watch) -> dict[str, 
         model_parts.reach(model_parts.ZOO)
     except InputError as error:
         for name in waiting:
-            tell(name, "end", 1.0, f"skipped: {error}")
+            report(Progress(name, 1.0, f"skipped: {error}", over=True))
         return dict.fromkeys(waiting, str(error))
     return {}
 
@@ -153,26 +154,3 @@ def _whole(name: str, value: int | None, least: int) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         raise InputError(f"{name} must be a whole number >= {least}, not {value!r}.")
     return value
-
-
-def _claim(folder: Path, preset: str, overrides: Mapping[str, Any]) -> None:
-    """One folder holds experiments of one preset, so that its gallery says one thing."""
-    path, head = folder / _HEAD, {"preset": preset, "overrides": dict(overrides)}
-    if not path.exists():
-        others = [p.name for p in folder.iterdir() if p.name not in ("lock",)]
-        if others:
-            raise InputError(
-                f"{str(folder)!r} holds other files ({', '.join(sorted(others)[:3])}); choose an empty folder as --out."
-            )
-        with spoken(folder):
-            write_json(path, head)
-        return
-    try:
-        stored = read_json(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} cannot be read ({error}); choose another folder as --out.") from error
-    if stored != head:
-        raise InputError(
-            f"{str(folder)!r} holds results of `{command((), stored['preset'], stored['overrides'])}`, "
-            "and one folder holds one kind; choose another --out."
-        )

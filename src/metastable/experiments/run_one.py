@@ -1,18 +1,16 @@
 """One experiment in its folder: run, judged, drawn and filmed, each step whole on disk before the next begins.
 
-    params.json    what the experiment is, its settings, the preset they came from
-    parts/         finished parts of an unfinished run; removed when data.npz is there
+    parts/         checkpoints of an unfinished run; removed at the end
     data.npz       what `run` returned
     verdicts.json  what `judge` returned
     NAME.svg/.mp4  what `draw` and `films` returned
-    error.txt      the traceback of a run that crashed; gone after one that did not
-    done           JSON, written last: pictures in order, seconds, versions
 
-So a process that is killed at any moment loses at most one part, and a finished experiment is never run again.
+besides the files of every record (`metastable.store.folder`); provenance.json holds the experiment's name, settings and
+preset, the pictures in order, and the seconds it took. A process that is killed at any moment loses at most one part,
+and a finished experiment is never run again.
 """
 
 import dataclasses
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from metastable.errors import InputError, unknown
 from metastable.experiments.base import Data, Experiment, Work
-from metastable.store.files import read_json, remove, write_json
+from metastable.plots import animate, save_figure
+from metastable.provenance import stamp
+from metastable.store.files import disk_errors, read_json, remove, write_json
+from metastable.store.folder import Purpose, check, claim, finish, read_provenance, settled_by, status
 from metastable.theory.verdicts import Verdict, verdict_from_dict
 
 PRESETS = ("default", "quick", "full")
 FILM = {"frames": 75, "fps": 25, "size": (400, 400)}  # three seconds, about 100 kB
-Progress = Callable[[float, str], None]
+Share = Callable[[float, str], None]  # the share that is done, and a text
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Record:
 
 
 def settings(experiment: Experiment, preset: str, overrides: Mapping[str, Any]) -> Any:
-    """The experiment's Params: the preset's, with ``instances`` or ``seed`` replaced where asked for."""
+    """The experiment's Params: the preset's, with ``instances`` or ``seed`` replaced where given."""
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     chosen = {"default": {}, "quick": experiment.quick, "full": experiment.full}[preset]
@@ -68,45 +67,52 @@ def run_into(
     folder: Path,
     preset: str = "default",
     overrides: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Share | None = None,
 ) -> Record:
-    """Bring the experiment in ``folder`` to its end from wherever an earlier run left it."""
-    started = time.perf_counter()
-    told: Progress = progress or (lambda share, text: None)
+    """Bring the experiment in ``folder`` to its end from wherever an earlier session left it."""
     params = settings(experiment, preset, overrides or {})
-    _claim(experiment, folder, params, preset, overrides or {})
-    if (folder / "done").exists():
+    purpose = _purpose(experiment, params, preset, overrides or {})
+    if check(folder, purpose) == "finished":
         return read(folder)
-    data = _data(experiment, folder, params, told)
-    told(1.0, "judging")
-    verdicts = experiment.judge(params, data)
-    write_json(folder / "verdicts.json", {"verdicts": [v.to_dict() for v in verdicts]})
-    told(1.0, "drawing")
-    figures, films = _pictures(experiment, folder, params, data)
-    made = {"figures": figures, "films": films, "seconds": round(time.perf_counter() - started, 2)}
-    write_json(folder / "done", made | _versions())
-    remove(folder / "parts")
-    remove(folder / "error.txt")
+    with claim(folder, purpose) as found:
+        if found != "finished":
+            _steps(experiment, folder, params, progress or (lambda share, text: None))
     return read(folder)
+
+
+def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> None:
+    started = time.perf_counter()
+    data = Work(folder).part("data", lambda: experiment.run(params, Work(folder / "parts", report)))
+    report(1.0, "judging")
+    verdicts = experiment.judge(params, data)
+    with disk_errors(folder, resumable=True):
+        write_json(folder / "verdicts.json", {"verdicts": [v.to_dict() for v in verdicts]})
+        report(1.0, "drawing")
+        figures, films = _pictures(experiment, folder, params, data)
+    seconds = round(time.perf_counter() - started, 2)
+    finish(folder, "experiment", {"figures": figures, "films": films, "seconds": seconds, "made": stamp()})
+    remove(folder / "parts")
 
 
 def read(folder: Path) -> Record:
     """A finished experiment from its folder."""
+    if status(folder, "experiment") != "finished":
+        raise InputError(f"{str(folder)!r} holds no finished experiment; run it again.")
+    head = read_provenance(folder, "experiment")
     try:
-        head, made = read_json(folder / "params.json"), read_json(folder / "done")
         verdicts = read_json(folder / "verdicts.json")["verdicts"]
         return Record(
-            head["experiment"],
+            head["name"],
             folder,
             head["about"],
             head["preset"],
             head["overrides"],
-            head["params"],
+            {name: value for name, value in head["settings"].items() if name != "experiment"},
             tuple(verdict_from_dict(v) for v in verdicts),
-            tuple((file, text) for file, text in made["figures"]),
-            tuple((file, text) for file, text in made["films"]),
-            float(made["seconds"]),
-            made,
+            tuple((file, text) for file, text in head["figures"]),
+            tuple((file, text) for file, text in head["films"]),
+            float(head["seconds"]),
+            head["made"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{str(folder)!r} holds no finished experiment ({error}); run it again.") from error
@@ -122,39 +128,14 @@ def command(names: Sequence[str], preset: str, overrides: Mapping[str, Any]) -> 
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-def _claim(experiment: Experiment, folder: Path, params: Any, preset: str, overrides: Mapping[str, Any]) -> None:
-    """Write down what the folder is for, or refuse one that is for something else."""
+def _purpose(experiment: Experiment, params: Any, preset: str, overrides: Mapping[str, Any]) -> Purpose:
+    """What the folder is for: this experiment with these settings, whichever preset they came from."""
     about = {key: getattr(experiment, key) for key in ("title", "source", "figures", "text")}
-    values = json.loads(json.dumps(dataclasses.asdict(params), default=_listed))
-    path = folder / "params.json"
-    if path.exists():
-        stored = read_json(path)["params"]
-        other = [key for key in {*stored, *values} if stored.get(key) != values.get(key)]
-        if other:
-            was = ", ".join(f"{key} = {stored.get(key)!r}, now {values.get(key)!r}" for key in sorted(other)[:3])
-            raise InputError(
-                f"{str(folder)!r} holds {experiment.name} with other settings ({was}); "
-                "choose another --out, or remove that folder."
-            )
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    head = {"experiment": experiment.name, "about": about, "preset": preset, "overrides": dict(overrides)}
-    write_json(path, {**head, "params": values})
-
-
-def _data(experiment: Experiment, folder: Path, params: Any, told: Progress) -> Data:
-    path = folder / "data.npz"
-    if not path.exists():
-        data = experiment.run(params, Work(folder / "parts", told))
-        Work(folder).part("data", lambda: data)  # the same whole-or-absent file as any part
-        return data
-    with np.load(path, allow_pickle=False) as stored:
-        return {key: stored[key] for key in stored.files}
+    facts = {"name": experiment.name, "about": about, "preset": preset, "overrides": dict(overrides)}
+    return settled_by("experiment", {"experiment": experiment.name, **dataclasses.asdict(params)}, facts)
 
 
 def _pictures(experiment: Experiment, folder: Path, params: Any, data: Data) -> tuple[list[list[str]], list[list[str]]]:
-    from metastable.plots import animate, save_figure
-
     figures = []
     for name, figure in experiment.draw(params, data).items():
         file = f"{_slug(name)}.svg"
@@ -171,22 +152,3 @@ def _pictures(experiment: Experiment, folder: Path, params: Any, data: Data) -> 
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "picture"
-
-
-def _listed(value: Any) -> Any:
-    """Arrays and numpy numbers as plain data."""
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)
-
-
-def _versions() -> dict[str, str]:
-    import platform
-
-    from metastable import __version__
-
-    finished = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    return {
-        "finished": finished,
-        "metastable": __version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }

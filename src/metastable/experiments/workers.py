@@ -1,11 +1,12 @@
 """Worker processes for experiments.
 
 Workers are few and live long: importing JAX and compiling cost seconds, and what one experiment compiled serves the
-next. Each is on a pipe of its own, so that a worker that dies names the experiment that died with it; it is tried once
-more in a fresh worker, from its last finished part, and reported as an error if it dies again. A worker whose parent is
+next. Each has a pipe of its own, so that it is known which experiment died with a worker; it is tried once more in a
+fresh worker, from its last checkpoint, and reported as an error if it dies again. A worker whose parent is
 gone ends itself: nothing goes on writing behind a killed run's back.
 """
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -16,12 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
 from metastable.experiments.run_one import Record, read, run_into
-from metastable.store.files import remove, write_whole
+from metastable.progress import Progress, Report
+from metastable.store.folder import DONE, note_crash, reopen
 
 _TRIES = 2  # of an experiment whose worker dies
 
@@ -52,9 +55,6 @@ class Result:
         return self.record is None or self.record.failed
 
 
-Watch = Callable[[str, str, float, str], None]  # name, event ("start", "part", "end"), share done, words
-
-
 # --- the parent's side --------------------------------------------------------------------------------------------
 
 
@@ -65,62 +65,66 @@ class _Worker:
     task: Task | None = None
 
 
-def run_all(tasks: Sequence[Task], workers: int, watch: Watch) -> dict[str, Result]:
+def run_all(tasks: Sequence[Task], workers: int, report: Report) -> dict[str, Result]:
     """Run every task that is not done yet, ``workers`` at a time."""
     results: dict[str, Result] = {}
     waiting: deque[Task] = deque()
     for task in tasks:
-        if (found := _kept(task)) is not None:
+        if (found := _finished(task)) is not None:
             results[task.name] = found
-            watch(task.name, "end", 1.0, words(found))
+            report(Progress(task.name, 1.0, summary(found), over=True))
         else:
             waiting.append(task)
     if not waiting:
         return results
     tries = dict.fromkeys((t.name for t in waiting), 0)
-    with _staff(min(workers, len(waiting)), workers) as staff:
-        while waiting or any(w.task for w in staff):
-            for k, worker in enumerate(staff):
+    with _started(min(workers, len(waiting)), workers) as team:
+        while waiting or any(w.task for w in team):
+            for k, worker in enumerate(team):
                 if worker.task is None and waiting:
-                    staff[k] = worker if worker.process.is_alive() else _replaced(worker, workers)
-                    _hand(staff[k], waiting.popleft(), watch)
-            for k, message in _messages(staff):
-                asked = staff[k].task
-                assert asked is not None
+                    team[k] = worker if worker.process.is_alive() else _replaced(worker, workers)
+                    _hand(team[k], waiting.popleft(), report)
+            for k, message in _messages(team):
+                task = _task_of(team[k])
                 if message is None:  # the worker died
-                    tries[asked.name] += 1
-                    if tries[asked.name] < _TRIES:
-                        waiting.appendleft(asked)
+                    tries[task.name] += 1
+                    if tries[task.name] < _TRIES:
+                        waiting.appendleft(task)
                     else:
-                        results[asked.name] = Result(asked.name, error=_death(asked, staff[k].process))
-                    staff[k] = _replaced(staff[k], workers)
+                        results[task.name] = Result(task.name, error=_death(task, team[k].process))
+                    team[k] = _replaced(team[k], workers)
                 elif isinstance(message, Result):
-                    results[asked.name] = message
-                    staff[k].task = None
+                    results[task.name] = message
+                    team[k].task = None
                 else:
-                    watch(asked.name, "part", *message)
-                if asked.name in results:
-                    watch(asked.name, "end", 1.0, words(results[asked.name]))
+                    report(Progress(task.name, *message))
+                if task.name in results:
+                    report(Progress(task.name, 1.0, summary(results[task.name]), over=True))
     return results
 
 
-def _kept(task: Task) -> Result | None:
+def _task_of(worker: _Worker) -> Task:
+    assert worker.task is not None  # only busy workers send messages
+    return worker.task
+
+
+def _finished(task: Task) -> Result | None:
     """A finished experiment; one whose files can no longer be read counts as unfinished."""
-    if not (task.folder / "done").exists():
+    if not (task.folder / DONE).exists():
         return None
     try:
         return Result(task.name, read(task.folder), reused=True)
     except InputError:
-        remove(task.folder / "done")
+        reopen(task.folder)
         return None
 
 
-def words(result: Result) -> str:
-    """A result in a few words."""
+def summary(result: Result) -> str:
+    """A result in one line."""
     if result.record is None:
         return f"error: {result.error}"
-    said = [v.status for v in result.record.verdicts]
-    counts = [f"{said.count(word)} {word}" for word in ("holds", "fails", "undecided") if word in said]
+    found = [v.status for v in result.record.verdicts]
+    counts = [f"{found.count(word)} {word}" for word in ("holds", "fails", "undecided") if word in found]
     how = "already there" if result.reused else f"{result.record.seconds:.1f} s"
     return f"{', '.join(counts) or 'no verdicts'} ({how})"
 
@@ -129,21 +133,19 @@ def _death(task: Task, process: Any) -> str:
     process.join(1.0)
     code = process.exitcode
     how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
-    return f"The worker process ended {how}, twice; finished parts are kept in {str(task.folder)!r}."
+    return f"The worker process ended {how}, twice; finished parts are in {str(task.folder)!r}."
 
 
-def _hand(worker: _Worker, task: Task, watch: Watch) -> None:
+def _hand(worker: _Worker, task: Task, report: Report) -> None:
     worker.task = task
-    with suppress(OSError):  # it died just now: its pipe will say so
+    with suppress(OSError):  # it died just now, which its pipe will show
         worker.pipe.send(task)
-    watch(task.name, "start", 0.0, "starting")
+    report(Progress(task.name, 0.0, "starting"))
 
 
-def _messages(staff: list[_Worker]) -> Iterator[tuple[int, Any]]:
-    """What busy workers say: (share, words), a Result, or None from one that died."""
-    from multiprocessing.connection import wait
-
-    busy: dict[Any, int] = {w.pipe: k for k, w in enumerate(staff) if w.task is not None}
+def _messages(team: list[_Worker]) -> Iterator[tuple[int, Any]]:
+    """What busy workers send: (share, text), a Result, or None from one that died."""
+    busy: dict[Any, int] = {w.pipe: k for k, w in enumerate(team) if w.task is not None}
     ready: list[Any] = wait(list(busy), timeout=1.0)
     for pipe in ready:
         try:
@@ -153,23 +155,21 @@ def _messages(staff: list[_Worker]) -> Iterator[tuple[int, Any]]:
 
 
 @contextmanager
-def _staff(count: int, sharing: int) -> Iterator[list[_Worker]]:
-    staff = [_hired(sharing) for _ in range(count)]
+def _started(count: int, sharing: int) -> Iterator[list[_Worker]]:
+    team = [_start(sharing) for _ in range(count)]
     try:
-        yield staff
+        yield team
     finally:
-        for worker in staff:
+        for worker in team:
             worker.pipe.close()
             worker.process.terminate()
-        for worker in staff:
+        for worker in team:
             worker.process.join(2.0)
             if worker.process.is_alive():
                 worker.process.kill()
 
 
-def _hired(sharing: int) -> _Worker:
-    import multiprocessing
-
+def _start(sharing: int) -> _Worker:
     context = multiprocessing.get_context("spawn")  # threads of JAX and BLAS do not survive a fork
     ours, theirs = context.Pipe()
     with _environment(max(1, (os.cpu_count() or 1) // sharing)):
@@ -183,7 +183,7 @@ def _replaced(worker: _Worker, sharing: int) -> _Worker:
     worker.pipe.close()
     worker.process.kill()
     worker.process.join()
-    return _hired(sharing)
+    return _start(sharing)
 
 
 @contextmanager
@@ -217,27 +217,24 @@ def _serve(pipe: Any) -> None:
 
 
 def _follow_parent() -> None:
-    from multiprocessing import parent_process
-
-    parent = parent_process()
+    parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _one(task: Task, told: Callable[[float, str], None]) -> Result:
+def _one(task: Task, report: Callable[[float, str], None]) -> Result:
     try:
         experiment = _loaded(task)
-        with warnings.catch_warnings():  # a run that rounding spoils says so in its verdict
+        with warnings.catch_warnings():  # what rounding did to a run is part of its verdict
             warnings.simplefilter("ignore")
-            return Result(task.name, run_into(experiment, task.folder, task.preset, task.overrides, told))
+            return Result(task.name, run_into(experiment, task.folder, task.preset, task.overrides, report))
     except InputError as error:
         return Result(task.name, error=str(error))
     except Exception as error:
-        task.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(task.folder / "error.txt", traceback.format_exc().encode())
+        where = note_crash(task.folder, traceback.format_exc())
         first = (str(error).splitlines() or [""])[0]
-        return Result(task.name, error=f"{type(error).__name__}: {first} (see {str(task.folder / 'error.txt')!r}).")
+        return Result(task.name, error=f"{type(error).__name__}: {first} (see {str(where)!r}).")
 
 
 def _loaded(task: Task) -> Any:

@@ -3,18 +3,22 @@
 See docs/hunt.md. `hunt` runs or resumes a hunt in a folder, `replay` verifies a stored instance again.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
+from metastable.hunt.claims import CLAIMS
+from metastable.hunt.hunt_page import Report, make_report
+from metastable.hunt.instances import facts, read
+from metastable.hunt.rounds import run_rounds
 from metastable.hunt.rules import Rules
+from metastable.hunt.verifying import Checked, verify
+from metastable.progress import Report as Progress
+from metastable.progress import silent
+from metastable.store.files import read_json
+from metastable.store.folder import claim, finish, reopen, settled_by
 
 __all__ = ["Rules", "hunt", "replay"]
-
-
-def _silent(news: str) -> None:
-    return None
 
 
 def hunt(
@@ -22,19 +26,20 @@ def hunt(
     out: str | Path,
     instances: int | None = None,
     minutes: float | None = None,
-    watch: Callable[[str], None] = _silent,
-) -> Any:
-    """Hunt until a number of random instances, or of minutes, is reached; returns a `hunt.report.Report`.
+    progress: Progress = silent,
+) -> Report:
+    """Hunt until a number of random instances, or of minutes, is reached.
 
     Parameters
     ----------
     rules : Rules
     out : path
-        Where rounds, the worst instances and the report are kept. The same hunt goes on where it was left.
+        A record folder for rounds, the worst instances and the report. The same hunt goes on where it was left, and a
+        finished one with a larger budget is extended.
     instances, minutes : optional
         The budget, whichever is reached first (256 instances without any). Time counts in whole rounds.
-    watch : function
-        Called with a line of news after every round.
+    progress : function
+        Called with a `metastable.progress.Progress` after every round.
 
     Examples
     --------
@@ -49,21 +54,18 @@ def hunt(
         raise InputError(f"A hunt needs at least one instance, not {instances}.")
     if minutes is not None and not minutes > 0.0:
         raise InputError(f"A hunt needs a positive number of minutes, not {minutes:g}.")
-    from metastable.hunt.hunt_page import make_report
-    from metastable.hunt.rounds import run_rounds
-
     folder = Path(out)
-    rounds, seconds = run_rounds(rules, folder, instances, minutes, watch)
-    return make_report(rules, rounds, seconds, folder)
+    with claim(folder, settled_by("hunt", rules.to_dict())) as status:
+        if status == "finished":
+            reopen(folder)  # the budget may be larger; rounds on disk are not run again
+        rounds, seconds = run_rounds(rules, folder, instances, minutes, progress)
+        report = make_report(rules, rounds, seconds, folder)
+        finish(folder, "hunt", {"instances": report.instances, "rounds": report.rounds, "seconds": round(seconds, 1)})
+    return report
 
 
-def replay(file: str | Path) -> tuple[Any, dict[str, Any]]:
-    """Verify a stored instance again: (`hunt.verifying.Checked`, facts of the instance)."""
-    from metastable.hunt.claims import CLAIMS
-    from metastable.hunt.instances import facts, read
-    from metastable.hunt.verifying import verify
-    from metastable.store.files import read_json
-
+def replay(file: str | Path) -> tuple[Checked, dict[str, Any]]:
+    """Verify a stored instance again: the outcome, and facts of the instance."""
     path = Path(file)
     batch = read(path)
     try:

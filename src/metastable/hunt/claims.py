@@ -60,8 +60,8 @@ class Claim:
 def growing_points(run: Any, batch: Batch, i: int) -> np.ndarray:
     """Growing components of rescaled tokens in the instance's own coordinates, zeros elsewhere, (T, n, d)."""
     zeta, values, left = run.coordinates()
-    keep = values.real > 0.0
-    z = zeta[..., keep] @ np.linalg.inv(left)[:, keep].T  # (T, n, d)
+    growing = values.real > 0.0
+    z = zeta[..., growing] @ np.linalg.inv(left)[:, growing].T  # (T, n, d)
     z = np.where(batch.grows[i], z, 0.0)
     return np.asarray(z / _size(np.where(batch.grows[i], batch.z[i], 0.0), np))
 

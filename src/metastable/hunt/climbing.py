@@ -1,4 +1,4 @@
-"""Gradient ascent on the settling time over weights and tokens, kept within the rules.
+"""Gradient ascent on the settling time over weights and tokens, held within the rules.
 
 Reverse mode through a plain Runge-Kutta integration of the flow up to a short horizon (`claims.SHORT`). The settling
 time does not reward slow directions (see `separation`), so what is climbed is the delay before attention settles. The

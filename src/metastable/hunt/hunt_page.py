@@ -1,4 +1,4 @@
-"""What a hunt found, in words and as data; and the instances worth keeping, as files."""
+"""What a hunt found, in words and as data; and the instances worth storing, as files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,8 @@ from metastable.hunt.instances import RANDOM, facts, write
 from metastable.hunt.rounds import HORIZON, KINDS, Round
 from metastable.hunt.rules import Rules
 from metastable.hunt.verifying import OUTCOMES
-from metastable.store.files import write_json
+from metastable.provenance import stamp
+from metastable.store.files import disk_errors, write_json
 from metastable.theory.verdicts import exact_interval
 
 MOST_FILES = 20  # of each outcome
@@ -24,7 +25,7 @@ class Report:
     ``kinds`` says for each kind of weights how many random and climbed instances there were and what became of them,
     with a 95% interval for the share of violations among random ones (undecided ones counted as violations at its
     upper end). ``found`` are the stored instances, worst first. ``violated`` is true when a violation survived,
-    or, where the known exceptions were asked for, one of those.
+    or, where the known exceptions were requested, one of those.
     """
 
     rules: Rules
@@ -73,16 +74,18 @@ class Report:
 
 
 def make_report(rules: Rules, rounds: list[Round], seconds: float, folder: Path) -> Report:
-    """Count, store the instances worth keeping, and say what was found."""
+    """Count, store the worst instances, and say what was found."""
     kinds = {name: _counts(rounds, k) for k, name in enumerate(KINDS)}
     kinds = {name: row for name, row in kinds.items() if row["instances"] or sum(row["climbed"].values())}
-    found = _store(rules, rounds, folder)
+    with disk_errors(folder, resumable=True):
+        found = _store(rules, rounds, folder)
     outcomes = [c.outcome for r in rounds for c in r.checked]
     drawn = sum(int((r.origin == RANDOM).sum()) for r in rounds)
     violated = "violation" in outcomes or (rules.exceptions and "known exception" in outcomes)
     sentence = _sentence(kinds, outcomes, drawn)
     report = Report(rules, drawn, len(rounds), seconds, kinds, found, violated, sentence)
-    write_json(folder / "report.json", report.to_dict())
+    with disk_errors(folder, resumable=True):
+        write_json(folder / "report.json", report.to_dict() | {"made": stamp()})
     return report
 
 
@@ -134,21 +137,21 @@ def _store(rules: Rules, rounds: list[Round], folder: Path) -> list[dict[str, An
     entries = []
     for r in rounds:
         notes = [(c.outcome, c.to_dict()) for c in r.checked]
-        for i in range(len(r.kept)):
-            note = f"settled at about t = {r.kept_settling[i]:.3g} (screened to t = {HORIZON:g})"
+        for i in range(len(r.stored)):
+            note = f"settled at about t = {r.stored_settling[i]:.3g} (screened to t = {HORIZON:g})"
             outcome, data = notes[i] if i < len(notes) else ("settled", {"outcome": "settled", "note": note})
-            entries.append((OUTCOMES.index(outcome), -float(r.kept_settling[i]), data, r.kept, i))
+            entries.append((OUTCOMES.index(outcome), -float(r.stored_settling[i]), data, r.stored, i))
     entries.sort(key=lambda e: e[:2])
     place, found = folder / "worst", []
     place.mkdir(parents=True, exist_ok=True)
     seen: dict[int, int] = {}
-    for rank, minus, data, kept, i in entries:
+    for rank, minus, data, batch, i in entries:
         seen[rank] = seen.get(rank, 0) + 1
         if seen[rank] > MOST_FILES:
             continue
         name = f"{OUTCOMES[rank].replace(' ', '-')}-{seen[rank]:02d}"
-        write(place / f"{name}.npz", kept, i)
-        entry = {**data, "settling": -minus, **facts(kept, i), "file": str(place / f"{name}.npz")}
+        write(place / f"{name}.npz", batch, i)
+        entry = {**data, "settling": -minus, **facts(batch, i), "file": str(place / f"{name}.npz")}
         write_json(place / f"{name}.json", {**entry, "rules": rules.to_dict()})
         found.append(entry)
     return found

@@ -1,4 +1,4 @@
-"""Instances to be tried: drawn at random, kept within the rules, and stored.
+"""Instances to be tried: drawn at random, held within the rules, and stored.
 
 Eq. (4) is unchanged by a change of coordinates: with V = S L S^{-1} and zeta = S^{-1} z it reads the same with L for V
 and S^T Q^T K S for Q^T K, and parallel subspaces stay parallel subspaces. So nothing is lost by taking V in its real
@@ -15,6 +15,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.hunt.rules import LEADS, SCORES, Rules
+from metastable.store.files import read_arrays, write_arrays
 
 RANDOM, CLIMBED = 0, 1  # where an instance comes from
 _LEAST_FORM = 0.05  # margin of the conditions on Q^T K
@@ -136,7 +137,7 @@ def _spectrum(rules: Rules, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
 def constrained(batch: Batch, rules: Rules) -> Batch:
     """The nearest instances that satisfy the rules: k, gap, floor, the conditions on Q^T K, and sizes.
 
-    This is where a search guided by gradients is kept away from the known exceptions: it can come as near to a shared
+    This is where a search guided by gradients is held away from the known exceptions: it can come as near to a shared
     largest real part as the gap, and no nearer.
     """
     rows = np.arange(len(batch))[:, None]
@@ -159,7 +160,7 @@ def constrained(batch: Batch, rules: Rules) -> Batch:
 
 
 def _form(G: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Q^T K with the condition its instance asks for, (B, h, d, d)."""
+    """Q^T K with the condition of its instance, (B, h, d, d)."""
     even = 0.5 * (G + np.swapaxes(G, -1, -2))
     values, vectors = np.linalg.eigh(even)
     positive = (vectors * np.maximum(values, _LEAST_FORM)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
@@ -226,23 +227,17 @@ def facts(batch: Batch, i: int) -> dict[str, Any]:
 
 def write(path: Path, batch: Batch, i: int) -> None:
     """One instance as npz: Q, K, V (h, d, d) and tokens (n, d) for anybody, and the numbers it was made from."""
-    import io
-
-    from metastable.store.files import write_whole
-
     one = batch.take([i])
     h, d = one.G.shape[1], one.a.shape[1]
-    buffer = io.BytesIO()
-    made_from: dict[str, Any] = {f"hunt_{k}": v for k, v in one.arrays().items()}
-    np.savez(buffer, Q=np.broadcast_to(np.eye(d), (h, d, d)), K=one.G[0], V=one.V()[0], tokens=one.z[0], **made_from)
-    write_whole(path, buffer.getvalue())
+    shown = {"Q": np.broadcast_to(np.eye(d), (h, d, d)), "K": one.G[0], "V": one.V()[0], "tokens": one.z[0]}
+    write_arrays(path, shown | {f"hunt_{k}": v for k, v in one.arrays().items()})
 
 
 def read(path: Path) -> Batch:
     """An instance written by `write`, as a batch of one."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            return Batch(**{f.name: stored[f"hunt_{f.name}"] for f in fields(Batch)})
+        stored = read_arrays(path)
+        return Batch(**{f.name: stored[f"hunt_{f.name}"] for f in fields(Batch)})
     except FileNotFoundError:
         raise InputError(f"There is no file {str(path)!r}; a hunt writes its instances to DIR/worst/*.npz.") from None
     except (OSError, KeyError, ValueError) as error:

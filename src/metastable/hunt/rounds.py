@@ -1,4 +1,4 @@
-"""A hunt as a sequence of rounds, each on disk whole or not at all: a killed hunt goes on after its last round.
+"""A hunt as a sequence of rounds, each a checkpoint on disk: a killed hunt goes on after its last round.
 
 A round simulates one batch: new random instances, and the most promising ones so far after some steps uphill. Those
 that have not settled at the screening horizon are verified. The slowest that did settle are climbed on from.
@@ -6,13 +6,11 @@ that have not settled at the screening horizon are verified. The slowest that di
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
-from metastable.errors import InputError
 from metastable.experiments.base import Data, Work
 from metastable.hunt.claims import CLAIMS
 from metastable.hunt.climbing import climb
@@ -20,13 +18,11 @@ from metastable.hunt.instances import RANDOM, Batch, draw, good_triple, joined
 from metastable.hunt.rules import Rules
 from metastable.hunt.screening import screen
 from metastable.hunt.verifying import OUTCOMES, Checked, verify
-from metastable.store.files import locked, read_json, spoken, write_json
+from metastable.progress import Progress, Report
 
 HORIZON = 40.0
 CLIMBS = 10  # steps uphill in a round
-KEPT = 3  # settled instances of a round that are kept, the slowest
-_SETTINGS = "hunt.json"
-Watch = Callable[[str], None]
+SLOWEST = 3  # settled instances of a round that are stored, the slowest
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Round:
     """What a round left.
 
     ``kind`` (B,) numbers `KINDS`, ``outcome`` (B,) numbers OUTCOMES, ``settling`` (B,) are estimated settling times,
-    ``origin`` (B,); ``kept`` are instances worth keeping, with what was found about each; ``elite`` goes on.
+    ``origin`` (B,); ``stored`` are instances worth storing, with what was found about each; ``elite`` goes on.
     """
 
     kind: np.ndarray
@@ -42,9 +38,9 @@ class Round:
     settling: np.ndarray
     origin: np.ndarray
     climbed: np.ndarray
-    kept: Batch
+    stored: Batch
     checked: list[Checked]
-    kept_settling: np.ndarray
+    stored_settling: np.ndarray
     elite: Batch
     seconds: float
 
@@ -53,41 +49,32 @@ KINDS = ("good triple", "not a good triple", "shared largest real part")
 
 
 def run_rounds(
-    rules: Rules, folder: Path, instances: int | None, minutes: float | None, watch: Watch
+    rules: Rules, folder: Path, instances: int | None, minutes: float | None, report: Report
 ) -> tuple[list[Round], float]:
-    """All rounds up to the budget, those of an earlier run of the same hunt included, and the seconds they took."""
-    with spoken(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder), spoken(folder, kept=True):
-        _same_hunt(rules, folder)
-        work = Work(folder / "rounds")
-        rounds: list[Round] = []
-        while not _enough(rounds, instances, minutes):
-            turn = len(rounds)
-            elite = rounds[-1].elite if rounds else None
-            data = work.part(f"round-{turn:05d}", lambda turn=turn, elite=elite: _round(rules, turn, elite))  # type: ignore[misc]
-            rounds.append(_unpacked(data))
-            watch(_news(rounds))
+    """All rounds up to the budget, those of earlier sessions included, and the seconds they took.
+
+    The folder must have been claimed (`metastable.store.folder.claim`).
+    """
+    work = Work(folder / "rounds")
+    rounds: list[Round] = []
+    while not _enough(rounds, instances, minutes):
+        turn = len(rounds)
+        elite = rounds[-1].elite if rounds else None
+        data = work.part(f"round-{turn:05d}", lambda turn=turn, elite=elite: _round(rules, turn, elite))  # type: ignore[misc]
+        rounds.append(_unpacked(data))
+        report(Progress("hunting", _share(rounds, instances, minutes), _summary(rounds)))
     return rounds, sum(r.seconds for r in rounds)
 
 
-def _same_hunt(rules: Rules, folder: Path) -> None:
-    path = folder / _SETTINGS
-    if not path.exists():
-        write_json(path, rules.to_dict())
-        return
-    try:
-        stored = read_json(path)
-    except ValueError as error:
-        raise InputError(f"{str(path)!r} is damaged ({error}); choose another folder.") from error
-    if stored != rules.to_dict():
-        raise InputError(f"{str(folder)!r} holds a hunt with other settings; choose another folder with --out.")
-
-
 def _enough(rounds: list[Round], instances: int | None, minutes: float | None) -> bool:
-    drawn = sum(int((r.origin == RANDOM).sum()) for r in rounds)
-    full = instances is not None and drawn >= instances
-    return full or (minutes is not None and sum(r.seconds for r in rounds) >= 60.0 * minutes)
+    return _share(rounds, instances, minutes) >= 1.0
+
+
+def _share(rounds: list[Round], instances: int | None, minutes: float | None) -> float:
+    """The share of the budget that is used up."""
+    by_count = 0.0 if instances is None else sum(int((r.origin == RANDOM).sum()) for r in rounds) / instances
+    by_time = 0.0 if minutes is None else sum(r.seconds for r in rounds) / (60.0 * minutes)
+    return max(by_count, by_time)
 
 
 def _round(rules: Rules, turn: int, elite: Batch | None) -> Data:
@@ -102,11 +89,11 @@ def _round(rules: Rules, turn: int, elite: Batch | None) -> Data:
     places = np.flatnonzero(seen.open)
     checked = verify(claim, batch.take(places), rules) if len(places) else []
     outcome[places] = [OUTCOMES.index(c.outcome) for c in checked]
-    slow = np.argsort(-np.where(seen.open, -np.inf, seen.settling), kind="stable")[:KEPT]
+    slow = np.argsort(-np.where(seen.open, -np.inf, seen.settling), kind="stable")[:SLOWEST]
     slow = slow[~seen.open[slow]]
     climbable = np.isin(outcome, [OUTCOMES.index("settled"), OUTCOMES.index("undecided")])
     best = np.argsort(-np.where(climbable, seen.settling, -np.inf), kind="stable")[: rules.elite]
-    kept = np.concatenate([places, slow]).astype(int)
+    worth = np.concatenate([places, slow]).astype(int)
     return {
         "kind": _kind(batch),
         "outcome": outcome,
@@ -114,9 +101,9 @@ def _round(rules: Rules, turn: int, elite: Batch | None) -> Data:
         "origin": batch.origin,
         "climbed": gained,
         "checked": np.array(json.dumps([c.to_dict() for c in checked])),
-        "kept_settling": seen.settling[kept],
+        "stored_settling": seen.settling[worth],
         "seconds": np.array(time.monotonic() - clock),
-        **{f"kept_batch_{k}": v for k, v in batch.take(kept).arrays().items()},
+        **{f"stored_batch_{k}": v for k, v in batch.take(worth).arrays().items()},
         **{f"elite_{k}": v for k, v in batch.take(best).arrays().items()},
     }
 
@@ -133,15 +120,15 @@ def _unpacked(data: Data) -> Round:
     names = ("kind", "outcome", "settling", "origin", "climbed")
     return Round(
         **{name: data[name] for name in names},
-        kept=batch("kept_batch"),
+        stored=batch("stored_batch"),
         checked=checked,
-        kept_settling=data["kept_settling"],
+        stored_settling=data["stored_settling"],
         elite=batch("elite"),
         seconds=float(data["seconds"]),
     )
 
 
-def _news(rounds: list[Round]) -> str:
+def _summary(rounds: list[Round]) -> str:
     drawn = sum(int((r.origin == RANDOM).sum()) for r in rounds)
     found = [c.outcome for r in rounds for c in r.checked]
     counts = ", ".join(f"{found.count(word)} {word}" for word in OUTCOMES if word in found) or "nothing open"

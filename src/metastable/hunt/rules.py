@@ -6,7 +6,7 @@ from typing import Any
 from metastable.errors import InputError, unknown
 
 CLAIMS = ("codimension", "multi-head")
-SCORES = ("symmetric", "positive", "good", "any")  # what is asked of Q^T K, from most to least
+SCORES = ("symmetric", "positive", "good", "any")  # what is required of Q^T K, from most to least
 LEADS = ("modulus", "real part")  # in what sense the leading eigenvalue is the largest
 
 
@@ -24,11 +24,11 @@ class Rules:
     scores : str or None
         What Q^T K must satisfy (`SCORES`); None takes them in turn. In V's own coordinates Q = K = I becomes a
         symmetric positive definite form, so "symmetric" is the papers' Q = K = I for a general V; "positive" is
-        Q^T K > 0; "good" is <Q phi_1, K phi_1> > 0 (Definition 1); "any" asks nothing, as Conjecture 4.2 is printed.
-        The multi-head claim takes the first three in turn: it asks for "good" heads.
+        Q^T K > 0; "good" is <Q phi_1, K phi_1> > 0 (Definition 1); "any" is no condition, as Conjecture 4.2 has it.
+        The multi-head claim takes the first three in turn: it requires "good" heads.
     leads : {"modulus", "real part"} or None
-        Whether the leading eigenvalue 1 also exceeds the others in modulus, as Definition 1 asks, or in real part only;
-        None takes both in turn.
+        Whether the leading eigenvalue 1 also exceeds the others in modulus, as Definition 1 requires, or in real part
+        only; None takes both in turn.
     gap : float
         Least distance of the largest real part (or modulus) from all others, the largest being 1.
     floor : float

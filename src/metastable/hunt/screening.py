@@ -32,7 +32,7 @@ class Screened:
     ``separation`` (B, 5) at the times T * SHARES, ``drift`` (B, 3) over the last half, the third quarter and the last
     quarter, ``ahead`` (B, 5) the log of the leading components of the unscaled tokens over all others, ``settling``
     (B,) the estimated settling time, ``open`` (B,) whether it has not settled, ``lost`` (B,) whether floats ended
-    before T, ``valid`` (B,) the time up to which rounding is harmless.
+    before T, ``valid`` (B,) the time up to which digits are certified, nan where nothing was.
     """
 
     horizon: float
@@ -71,7 +71,7 @@ def screen(claim: Claim, batch: Batch, horizon: float, size: int, finer: int = 1
             found.append(np.clip(np.nan_to_num(w, nan=_FAR), -_FAR, _FAR))
             ahead.append(claim.ahead(run, part, i)[rows])
             lost.append(len(run.t) < len(SHARES))
-            valid.append(float(run.valid_until))
+            valid.append(np.nan if run.valid_until is None else float(run.valid_until))  # nan: nobody looked
     return judged(horizon, np.array(found), np.array(ahead), claim.rate(batch), np.array(lost), np.array(valid))
 
 

@@ -20,7 +20,7 @@ long as in the search:
    the border between two leaders look at one or the other by turns, and rounding decides when; where they go is decided
    by neither.) An instance that settles is called settled whatever rounding did, with a note: tokens that only rounding
    moves off an invariant line were an accident.
-6. Where the search works in rescaled coordinates, eq. (1) is also integrated as it stands, up to t = `PLAIN` (its
+6. Where the search works in rescaled coordinates, eq. (1) is also integrated itself, up to t = `PLAIN` (its
    digits suffice to tell clusters apart), by code that shares nothing with the rescaled run; it must stay open there
    too.
 
@@ -49,7 +49,7 @@ _LONGEST = {"rescaled": np.inf, "euclidean": 150.0}  # e^{2 t |V|} must stay wit
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of one instance: a word of `OUTCOMES`, a sentence, and the numbers behind them."""
+    """What became of one instance: a name of `OUTCOMES`, a sentence, and the numbers behind them."""
 
     outcome: str
     note: str
@@ -155,7 +155,7 @@ def _robust(claim: Claim, one: Batch, rules: Rules, seen: Screened, i: int) -> C
             "undecided", f"stays up to t = {seen.horizon:.4g}, but {rounded}, and not all copies stay", seen, i, shares
         )
     if claim.geometry == "rescaled" and not stayed(_plain(claim, one))[0]:
-        note = f"stays up to t = {seen.horizon:.4g}, but not where eq. (1) is integrated as it stands"
+        note = f"stays up to t = {seen.horizon:.4g}, but not where eq. (1) is integrated itself"
         return _said("undecided", note, seen, i, shares)
     known = exception(one, 0)
     note = known or f"stays up to t = {seen.horizon:.4g}, whatever small change is made"
@@ -173,7 +173,7 @@ def _plain(claim: Claim, one: Batch) -> Screened:
     start = np.where(one.grows[0], one.z[0], 0.0)
     w = np.where(one.grows[0], zeta, 0.0) / np.sqrt((start**2).sum(axis=-1).mean())
     raced = np.full((1, len(SHARES)), np.inf)  # the rescaled run has seen to that
-    return judged(PLAIN, w[None], raced, claim.rate(one), np.zeros(1, dtype=bool), np.full(1, np.inf))
+    return judged(PLAIN, w[None], raced, claim.rate(one), np.zeros(1, dtype=bool), np.full(1, np.nan))
 
 
 def _said(outcome: str, note: str, seen: Screened, i: int, shares: dict[str, float] | None = None) -> Checked:

@@ -11,9 +11,11 @@ import numpy as np
 
 from metastable.models import conclusions as findings
 from metastable.models.layer_similarity import CAUTION
-from metastable.models.study import Settings, Study
+from metastable.models.study import Study
 from metastable.models.study_figures import LADDER_WORDS
+from metastable.models.study_settings import Settings
 from metastable.report.sections import Media, escaped
+from metastable.store.folder import read_provenance
 
 _POLICY = "default-src 'none'; img-src data: 'self'; style-src 'unsafe-inline'"
 _STYLE = """
@@ -202,10 +204,9 @@ def _ladder(study: Study, media: Media) -> str:
 
 
 def _making(study: Study) -> str:
-    from metastable.store.files import read_json
-
-    versions = read_json(study.folder / "provenance.json")["versions"]
-    used = ", ".join(f"{name} {number}" for name, number in versions.items())
+    made = read_provenance(study.folder, "study")["sessions"][-1]
+    used = ", ".join(f"{name} {value}" for name, value in made.items() if name not in ("machine", "time"))
+    used += f"; {made['machine']}, {made['time']}"
     files_ = "similarity, heads, sinks, spectra, ladder"
     return f"""<h2 id="making">How it was made</h2>
 <pre>{escaped(command(study.settings))}</pre>

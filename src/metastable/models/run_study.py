@@ -2,51 +2,54 @@
 
 from pathlib import Path
 
-from metastable.models.study import Settings, Study, Told, study
-from metastable.store.files import spoken, write_whole
-from metastable.store.folder import DONE, PROVENANCE
+from metastable.models.page import report as page
+from metastable.models.study import Study, measuring, purpose, read
+from metastable.models.study_figures import every_picture
+from metastable.models.study_settings import Settings, check_settings
+from metastable.plots import save_figure
+from metastable.progress import Progress, Report, silent
+from metastable.store.files import disk_errors, write_whole
+from metastable.store.folder import check, finish
 
 REPORT = "report.html"
+_HOW = {"free": "made", "unfinished": "resumed", "finished": "already complete"}
 
 
-def run(settings: Settings, folder: Path, told: Told) -> tuple[Study, str]:
+def run(settings: Settings, folder: Path, progress: Report = silent) -> tuple[Study, str]:
     """Bring the study in ``folder`` to its end, and say whether it was made, resumed, or there already.
 
     Examples
     --------
     >>> from pathlib import Path
-    >>> from metastable.models.study import Settings
-    >>> run(Settings("minilm"), Path("out/minilm"), print)[1]  # doctest: +SKIP
+    >>> from metastable.models.study_settings import Settings
+    >>> run(Settings("minilm"), Path("out/minilm"))[1]  # doctest: +SKIP
     'made'
     """
-    begun, whole = (folder / PROVENANCE).exists(), (folder / DONE).exists() and (folder / REPORT).exists()
-    made = study(settings, folder, told)
-    if whole:
-        return made, "already complete"
-    with spoken(folder, kept=True):
-        _draw(made, told)
-        told("report", 1.0, REPORT)
-        publish(made)
-        write_whole(folder / DONE, b"This record is complete.\n")
-    return made, "resumed" if begun else "made"
+    check_settings(settings)
+    if check(folder, purpose(settings)) == "finished":
+        return read(folder), _HOW["finished"]
+    with measuring(settings, folder, progress) as status:
+        made = read(folder)
+        if status != "finished":
+            with disk_errors(folder, resumable=True):
+                _draw(made, progress)
+                progress(Progress("report", 1.0, REPORT))
+                publish(made)
+            finish(folder, "study")
+    return made, _HOW[status]
 
 
 def publish(made: Study) -> Path:
     """Write the page of a study from its record and its pictures."""
-    from metastable.models.page import report
-
-    write_whole(made.folder / REPORT, report(made).encode())
+    write_whole(made.folder / REPORT, page(made).encode())
     return made.folder / REPORT
 
 
-def _draw(made: Study, told: Told) -> None:
+def _draw(made: Study, report: Report) -> None:
     """Every picture that is not there yet."""
-    from metastable.models.study_figures import every_picture
-    from metastable.plots import save_figure
-
     pictures = every_picture(made)
     for k, (name, draw) in enumerate(pictures.items()):
-        told("pictures", k / len(pictures), name)
+        report(Progress("pictures", k / len(pictures), name))
         path = made.folder / "figures" / f"{name}.svg"
         if not path.exists():
             save_figure(draw(), path, dpi=150.0)

@@ -6,9 +6,7 @@ layers, never on the number of texts. With a state file the work can be interrup
 
 import hashlib
 import json
-import os
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +17,7 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.models.pretrained import Model
 from metastable.models.tokens import as_ids
+from metastable.store.files import read_arrays, write_arrays
 
 Progress = Callable[[int, int | None], None]
 _SAVE_EVERY = 10.0  # seconds between state files
@@ -176,16 +175,11 @@ def _settings(model: Model, reducers: Sequence[Reducer], layers: int, longest: i
 
 
 def _save(path: Path, settings: dict[str, Any], reducers: Sequence[Reducer], tally: Tally) -> None:
-    """Write beside the file, then rename: a run that is killed leaves the previous state whole."""
+    """A session that is killed leaves the previous state or this one, whole."""
     meta = {"settings": settings, "done": tally.texts, "digest": tally.digest, "seconds": tally.seconds}
     arrays: dict[str, Any] = {f"{r.name}/{key}": value for r in reducers for key, value in r.state().items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("wb") as file:
-        np.savez(file, meta=np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8), **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    write_arrays(path, {"meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8), **arrays})
 
 
 def _restore(path: Path | None, settings: dict[str, Any], reducers: Sequence[Reducer], tally: Tally) -> tuple[int, str]:
@@ -193,11 +187,10 @@ def _restore(path: Path | None, settings: dict[str, Any], reducers: Sequence[Red
     if path is None or not path.exists():
         return 0, ""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        arrays = read_arrays(path)
         meta = json.loads(arrays.pop("meta").tobytes())
         done, digest, same = int(meta["done"]), str(meta["digest"]), meta["settings"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"The state file {str(path)!r} cannot be read; delete it and start again.") from error
     if same != json.loads(json.dumps(settings)):
         raise InputError(f"The state file {str(path)!r} was made with other settings; delete it or name another.")

@@ -13,6 +13,9 @@ One question, three sizes of answer; none ever holds an n x n array of a large n
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
 
 from metastable.observables.arrays import MOST_ENTRIES, Bools, Floats, Ints, pieces
 
@@ -60,9 +63,6 @@ def first_seen(labels: Ints) -> Ints:
 
 def graph_components(i: Ints, j: Ints, size: int) -> Ints:
     """Component labels (size,) of the graph on ``size`` nodes with edges i-j."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     edges = coo_array((np.ones(len(i), dtype=np.int8), (i, j)), shape=(size, size))
     return np.asarray(connected_components(edges, directed=False)[1], dtype=np.int64)
 
@@ -73,30 +73,17 @@ def graph_components(i: Ints, j: Ints, size: int) -> Ints:
 def _dense(points: Floats, radius: float) -> Ints:
     b, n, _ = points.shape
     labels = np.empty((b, n), dtype=np.int64)
-    for clouds, _rows in pieces(b, n, n):  # n <= 256, so a piece always holds whole clouds
+    for clouds, _rows in pieces(b, n, n):  # n <= 256, so a block always holds whole clouds
         labels[clouds] = _joined(_close(points[clouds], radius))
     return labels
 
 
 def _joined(close: Bools) -> Ints:
-    """Component labels (b, n) of graphs (b, n, n), by NumPy alone: SciPy's graphs take longer to import than a run.
-
-    Every point takes the smallest label in reach and then that label's own, until nothing changes.
-    """
+    """Component labels (b, n) of graphs (b, n, n), all clouds as one graph whose blocks are not connected."""
     b, n, _ = close.shape
-    own = np.arange(n)
-    close[:, own, own] = True  # also where a point is nan, so that every point has a neighbour
     cloud, i, j = np.nonzero(close)
-    neighbours, starts = cloud * n + j, np.flatnonzero(np.diff(cloud * n + i, prepend=-1))
-    labels = np.arange(b * n)
-    while True:
-        least = np.minimum.reduceat(labels[neighbours], starts)  # (b n,)
-        least = least[least]
-        if np.array_equal(least, labels):
-            break
-        labels = least
-    labels = labels.reshape(b, n) - n * np.arange(b)[:, None]  # the first point of each component
-    return np.take_along_axis(np.cumsum(labels == own, axis=-1) - 1, labels, axis=-1)
+    labels = first_seen(graph_components(cloud * n + i, cloud * n + j, b * n)).reshape(b, n)
+    return labels - labels[:, :1]
 
 
 def _close(points: Floats, radius: float) -> Bools:
@@ -136,13 +123,13 @@ def _exactly_close(points: Floats, i: tuple[Any, ...], j: tuple[Any, ...], radiu
     return close
 
 
-# --- large n, small d: a KD-tree that is only ever asked for nearest neighbours -----------------------------
+# --- large n, small d: a KD-tree that is only ever queried for nearest neighbours -----------------------------
 
 
 def _tree(cloud: Floats, radius: float) -> Ints:
     """Join every point to its eight nearest; then every component to its nearest others, until nothing joins.
 
-    Asking a tree for all pairs within the radius would give n^2 of them when the tokens have collapsed.
+    A tree's list of all pairs within the radius would hold n^2 of them when the tokens have collapsed.
     """
     points, inverse = np.unique(cloud, axis=0, return_inverse=True)
     size = len(points)
@@ -185,8 +172,6 @@ def _links_between(points: Floats, component: Ints, count: int, radius: float) -
 
 def _nearest(points: Floats, others: Floats, k: int, radius: float) -> tuple[Ints, Bools]:
     """The k nearest of ``others`` for every point, (r, k), and which of them are within the radius."""
-    from scipy.spatial import KDTree
-
     bound = radius * (1.0 + 4.0 * _EPS) or _TINY  # the tree's bound is strict, ours is not
     distance, nearest = KDTree(others).query(points, k=np.arange(1, k + 1), distance_upper_bound=bound)
     return np.asarray(nearest), np.asarray(distance) <= radius

@@ -172,9 +172,15 @@ def read_motion(tokens: Any, t: ArrayLike | None = None, run: int = 0, geometry:
         letter="z" if name == "rescaled" else "x",
         clock=_clock(tokens, times) if whole else "t",
         note=note,
-        valid_until=float(getattr(tokens, "valid_until", np.inf)),
+        valid_until=_certified(tokens),
         end=end,
     )
+
+
+def _certified(tokens: Any) -> float:
+    """The time up to which digits are certified, inf where nobody looked."""
+    valid = getattr(tokens, "valid_until", None)
+    return np.inf if valid is None else float(valid)
 
 
 def _times(t: ArrayLike | None, count: int) -> Floats:

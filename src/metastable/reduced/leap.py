@@ -15,6 +15,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
 from metastable.errors import InputError
 from metastable.reduced import weighted
@@ -223,8 +224,6 @@ def _log_time(now: _Plateau, u: float) -> float:
 
 def _joined(now: _Plateau, merge: float) -> tuple[_Plateau, np.ndarray]:
     """Clusters within the merging angle become one, at their centre of mass; also the new number of each."""
-    from scipy.sparse.csgraph import connected_components
-
     gap = np.linalg.norm(now.x[:, None] - now.x[None], axis=-1)
     count, number = connected_components(gap <= 2.0 * math.sin(merge / 2.0) * (1.0 + 1e-6), directed=False)
     w = np.bincount(number, now.w, count)

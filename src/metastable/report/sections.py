@@ -53,7 +53,7 @@ def _making(record: Record) -> str:
     """Settings, and the command that makes every item of the section again."""
     again = command([record.name], record.preset, record.overrides)
     items = "".join(f"<li><code>{escaped(k)} = {escaped(_short(v))}</code></li>" for k, v in record.params.items())
-    made = f"{record.made.get('finished', '')}, {record.seconds:.1f} s, metastable {record.made.get('metastable', '')}."
+    made = f"{record.made.get('time', '')}, {record.seconds:.1f} s, metastable {record.made.get('metastable', '')}."
     return f"""<h4>Made by</h4>
 <pre>{escaped(again)}</pre>
 <details><summary>Settings</summary>

@@ -90,6 +90,11 @@ def drive(
             return
 
 
+def engine_of(plan: Plan) -> str:
+    """The name of the engine that runs a plan."""
+    return choose(trust.certified(plan, np.zeros((plan.runs, plan.n, plan.d)))[0]).engine.name
+
+
 @dataclass
 class _Course:
     """Where a run is: the engine's state, the next save, how far copies have parted, and which runs have ended."""

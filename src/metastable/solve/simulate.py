@@ -131,7 +131,7 @@ def collect(plan: Plan, segments: Sequence[Segment], stacklevel: int = 1) -> Any
 
 def certificate(plan: Plan, times: np.ndarray, parted: np.ndarray) -> float | None:
     """``valid_until`` of runs that make one Trajectory; None where nothing was certified."""
-    if not (plan.model.geometry.rescales or plan.trust) or plan.noisy:
+    if not trust.carries_copies(plan):
         return None
     return trust.valid_until(times, parted.max(axis=1, initial=0.0), plan.dtype)
 
@@ -185,6 +185,7 @@ def provenance(plan: Plan, seconds: float) -> dict[str, Any]:
         "atol": plan.atol,
         "seed": plan.seed,
         "dtype": plan.dtype,
+        "engine": plan.engine,
         "trust": plan.trust,
         "seconds": round(seconds, 6),
         **stamp(),

@@ -21,13 +21,17 @@ _ROUNDINGS = 32  # by which tokens and weights are shaken at the start: one alon
 _AGAIN = 2  # by which the state of a chart is shaken at every change of references
 
 
+def carries_copies(plan: Plan) -> bool:
+    """Whether a plan's runs carry copies: rescaled ones always, others on request; noise has no digits to certify."""
+    return (plan.model.geometry.rescales or plan.trust) and not plan.noisy
+
+
 def certified(plan: Plan, x: np.ndarray) -> tuple[Plan, np.ndarray]:
     """The plan and tokens with shaken copies of every run behind the runs themselves, where trust is to be measured."""
-    rescaled = plan.model.geometry.rescales
-    if not (rescaled or plan.trust) or plan.noisy:
+    if not carries_copies(plan):
         return plan, x
     copies = 1
-    if rescaled and not all(has_eigenbasis(dyn, plan.d) for dyn in plan.dynamics):
+    if plan.model.geometry.rescales and not all(has_eigenbasis(dyn, plan.d) for dyn in plan.dynamics):
         copies = 2  # errors of the matrix exponential are few and large: one copy could miss them
     eps = float(np.finfo(plan.dtype).eps)
     rng = np.random.default_rng([20231, plan.n, plan.d])

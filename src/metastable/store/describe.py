@@ -1,29 +1,35 @@
 """A Dynamics as plain data: names and numbers for JSON, arrays by name; and back.
 
 Functions of one's own (a mask, a normalisation, a V that depends on time) cannot be written down. They are listed in
-``custom``; a record keeps tokens and times of such a run, and its dynamics must be given again when it is loaded.
+``custom``; a record holds tokens and times of such a run, and its dynamics must be given again when it is loaded.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from metastable.equation.blocks import ACTIVATIONS, MLP, Block, LayerNorm, RMSNorm
+from metastable.equation import geometry, masks, normalise, scores
+from metastable.equation.blocks import MLP, Block, LayerNorm, RMSNorm
 from metastable.equation.dynamics import Dynamics
-from metastable.equation.geometry import GEOMETRIES
-from metastable.equation.masks import MASKS, window
-from metastable.equation.normalise import NORMALISATIONS
-from metastable.equation.scores import SCORES, Bias, Relative, Rotary
+from metastable.equation.positions import Alibi, Bias, Relative, Rotary
 from metastable.equation.weights import Stack, Weights
+from metastable.errors import InputError
 
 # Add a part that records can hold: a line here.
 _KINDS: dict[str, Any] = {
-    cls.__name__: cls for cls in (Weights, Stack, Bias, Relative, Rotary, Block, MLP, LayerNorm, RMSNorm)
+    cls.__name__: cls for cls in (Weights, Stack, Bias, Relative, Alibi, Rotary, Block, MLP, LayerNorm, RMSNorm)
 }
-_TABLES: tuple[Mapping[str, Any], ...] = (NORMALISATIONS, MASKS, GEOMETRIES, SCORES, ACTIVATIONS)
-_WINDOW = type(window(1))  # windows are functions with a name
+# parts that are known by name, with what finds them
+_NAMED: dict[type, Callable[[str], Any]] = {
+    normalise.Normalisation: normalise.resolve,
+    masks.Mask: masks.resolve,
+    geometry.Geometry: geometry.resolve,
+    scores.Score: scores.resolve,
+}
 
 
 @dataclasses.dataclass
@@ -62,20 +68,42 @@ def _written(parts: Parts, name: str, value: Any) -> Any:
             "kind": type(value).__name__,
             **{own: _written(parts, f"{name}.{own}", getattr(value, own)) for own in names},
         }
-    if isinstance(value, _WINDOW):
-        return repr(value)
-    for table in _TABLES:
-        for known, entry in table.items():
-            if entry is value and value is not None:
-                return known
+    if type(value) in _NAMED:
+        return _named(parts, name, value)
     if callable(value) or isinstance(value, tuple):
-        parts.custom.append(name)
-        return {"function": getattr(value, "__qualname__", None) or type(value).__name__}
+        return _custom(parts, name, value)
     array = np.asarray(value)
     if array.ndim == 0:
         return float(array)
     parts.arrays[name] = array
     return {"array": name}
+
+
+def _named(parts: Parts, name: str, value: Any) -> Any:
+    """The name of a part that stands in a table, a mask's array, or what there is to say of a part of one's own."""
+    try:
+        known = _NAMED[type(value)](value.name) == value
+    except InputError:
+        known = False
+    if known:
+        return value.name
+    visible = getattr(value, "visible", None)
+    if isinstance(visible, masks.Table):
+        parts.arrays[name] = visible.entries.astype(float)
+        return {"array": name}
+    return _custom(parts, name, value)
+
+
+def _custom(parts: Parts, name: str, value: Any) -> dict[str, str]:
+    """A part of one's own: its name, and a hash of its source."""
+    parts.custom.append(name)
+    functions = [f for f in vars(value).values() if callable(f)] if type(value) in _NAMED else [value]
+    try:
+        source = "".join(inspect.getsource(function) for function in functions)
+    except (OSError, TypeError):  # written in a prompt, or not in Python
+        source = ""
+    named = getattr(value, "name", None) or getattr(value, "__qualname__", None) or type(value).__name__
+    return {"custom": str(named), "source": hashlib.sha256(source.encode()).hexdigest()[:16]}
 
 
 def _read(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:

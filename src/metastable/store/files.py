@@ -1,45 +1,80 @@
-"""Files that are whole or absent, one writer per folder, and one sentence for every way a disk can fail.
+"""Files that are whole or absent, and one sentence for every way in which a disk can fail.
 
 Everything is written under another name and renamed, so a kill at any moment leaves the old file or the new one.
 """
 
-import errno
+import io
 import json
 import os
-import platform
 import shutil
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+import numpy as np
 
 from metastable.errors import InputError
 
-LOCK = "lock"
-PART = ".part"  # what unfinished files are called
-_MOST_BYTES = 2**26  # of a JSON or TOML file that a record may hold
-
-
-def put(path: Path, data: bytes, unfinished: str = PART) -> None:
-    """Put ``data`` in a file that is either the old one or the new one; until then its name ends in ``unfinished``."""
-    part = path.with_name(path.name + unfinished)
-    with part.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+PART = ".part"  # how the names of unfinished files end
+_MOST_BYTES = 2**26  # of a JSON or TOML file in a record
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """The same, which also lasts through a power cut."""
-    put(path, data)
+    """Write a file that is either the old one or the new one, also after a power cut."""
+    part = path.with_name(path.name + PART)
+    try:
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
     sync(path.parent)
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """The same for a JSON object; values JSON does not know are written as text."""
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object whole; values JSON does not know are written as text."""
     text = json.dumps(value, indent=2, default=str, allow_nan=False, ensure_ascii=False)
     write_whole(path, (text + "\n").encode())
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write named arrays whole, as .npz."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_whole(path, buffer.getvalue())
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a small file of a record."""
+    if path.stat().st_size > _MOST_BYTES:
+        raise InputError(f"{path.name} is larger than {_MOST_BYTES >> 20} MB, which no record's is.")
+    return path.read_bytes()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; whatever else the file holds is a ValueError."""
+    try:
+        value = json.loads(read_bytes(path))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("it holds no JSON object")
+    return value
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read named arrays; nothing is unpickled, and a file that holds anything else is a ValueError."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        raise ValueError(f"it holds no arrays ({reason(error)})") from error
 
 
 def sync(path: Path) -> None:
@@ -52,22 +87,12 @@ def sync(path: Path) -> None:
             os.close(number)
 
 
-def read_bytes(path: Path) -> bytes:
-    """A small file of a record."""
-    if path.stat().st_size > _MOST_BYTES:
-        raise InputError(f"{path.name} is larger than {_MOST_BYTES >> 20} MB, which no record's is.")
-    return path.read_bytes()
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; whatever else the file holds is a ValueError."""
-    try:
-        value = json.loads(read_bytes(path))
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    if not isinstance(value, dict):
-        raise ValueError("it holds no JSON object")
-    return value
+def remove(path: Path) -> None:
+    """Remove a file or folder if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def refuse_links(folder: Path) -> None:
@@ -82,78 +107,18 @@ def refuse_links(folder: Path) -> None:
 
 
 @contextmanager
-def spoken(folder: Path, kept: bool = False) -> Iterator[None]:
-    """Turn errors of the disk into one sentence; ``kept`` adds that what was finished is not lost."""
+def disk_errors(folder: Path, resumable: bool = False) -> Iterator[None]:
+    """Turn errors of the disk into one sentence; ``resumable`` adds that what was finished is not lost."""
     try:
         yield
     except OSError as error:
-        after = " What was finished is kept: run the same again to go on." if kept else ""
+        after = " What was finished is not lost: run the same again to go on." if resumable else ""
         raise InputError(
             f"Cannot write to {str(folder)!r}: {error.strerror or error}; "
             f"free some space or choose a folder that can be written.{after}"
         ) from error
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder against other processes; the system lets go of it when its holder dies, however it dies."""
-    path = folder / LOCK
-    with _take(path, folder) as file:
-        with suppress(OSError):  # who holds it is for the sentence only
-            file.truncate(0)
-            file.write(f"{os.getpid()} on {platform.node()}\n".encode())
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink()
-
-
-def _take(path: Path, folder: Path) -> IO[bytes]:
-    for _ in range(100):
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        with spoken(folder):
-            file = os.fdopen(os.open(path, flags, 0o644), "r+b", buffering=0)
-        if not _hold(file):
-            holder = file.read(200).decode(errors="replace").strip()
-            file.close()
-            raise InputError(
-                f"Another process ({holder or 'just starting'}) is writing to {str(folder)!r}; "
-                "wait for it or choose another folder."
-            )
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        file.close()  # the last holder removed the file between our opening and holding it: try again
-    raise InputError(f"Cannot take hold of {str(folder)!r}; other processes keep starting in it.")
-
-
-def _hold(file: IO[bytes]) -> bool:
-    """Take the system's lock on a file; True also where the file system has none."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return _hold_windows(file)
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
-    return True
-
-
-def _hold_windows(file: IO[bytes]) -> bool:
-    import msvcrt
-
-    try:
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    except OSError:
-        return False
-    return True
-
-
-def remove(path: Path) -> None:
-    """Remove a file or folder if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def reason(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return (str(error).splitlines() or [""])[0][:200].rstrip(".") or type(error).__name__

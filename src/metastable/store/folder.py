@@ -1,156 +1,281 @@
-"""What a record folder looks like, and how far the run in it has come.
+"""The folder protocol: how runs, experiments, reproductions, studies, hunts and sweeps live on disk.
 
-    config.toml       the run as `metastable simulate` takes it, every default filled in; its files are in inputs/
-    provenance.json   versions, seed, wall time, status; the first file written, so it marks a folder as a record
-    data.zarr         times, tokens, weights, initial tokens (see `store`)
-    state.npz         where an unfinished run goes on from
+    provenance.json   what the folder is for (`Purpose`) and every session's stamp; the first file written
+    state.npz         the checkpoint that an unfinished run or study goes on from
+    error.txt         the traceback of a session that crashed
+    lock              while a process writes
     done              written last
 
-So a folder is free (missing or empty), unfinished (provenance.json, no done), finished (done), or not a record.
+So a folder is free (missing or empty), unfinished (provenance.json, no done), finished (done), or not a record. Besides
+these, a folder holds whatever its kind writes, every file whole or absent (`metastable.store.files`).
+
+    with claim(folder, purpose) as status:      # one writer; refuses other content, other settings, damage
+        ...                                     # checkpoints: files.write_arrays, files.write_json, ...
+        finish(folder, facts)                   # complete: the done marker
+
+A process killed anywhere in between leaves a folder that the same `claim` takes up again.
 """
 
-import io
-import math
-import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from metastable.errors import InputError
-from metastable.store.files import LOCK, PART, read_json, refuse_links, write_whole
-from metastable.trajectory import Trajectory
+from metastable.provenance import stamp
+from metastable.store.files import (
+    PART,
+    disk_errors,
+    read_json,
+    reason,
+    refuse_links,
+    remove,
+    sync,
+    write_json,
+    write_whole,
+)
+from metastable.store.locks import LOCK, locked
 
-CONFIG, PROVENANCE, DATA, STATE, DONE = "config.toml", "provenance.json", "data.zarr", "state.npz", "done"
+PROVENANCE, STATE, ERROR, DONE = "provenance.json", "state.npz", "error.txt", "done"
 FORMAT = 1
-Standing = Literal["free", "unfinished", "finished"]
+Status = Literal["free", "unfinished", "finished"]
 
-
-def standing(folder: Path) -> Standing:
-    """How far the run in a folder has come; a folder with anything but a record in it is refused."""
-    if not folder.exists():
-        return "free"
-    if not folder.is_dir():
-        raise InputError(f"{str(folder)!r} is a file; give a folder for the record.")
-    names = {entry.name for entry in folder.iterdir()}
-    names = {name for name in names if name != LOCK and not name.endswith(PART)}
-    if not names:
-        return "free"
-    if PROVENANCE not in names:
-        raise InputError(
-            f"{str(folder)!r} is not empty and holds no record ({', '.join(sorted(names)[:3])}); "
-            "choose an empty or new folder."
-        )
-    read_provenance(folder)
-    return "finished" if DONE in names else "unfinished"
-
-
-def read_provenance(folder: Path) -> dict[str, Any]:
-    """What provenance.json says, checked for what everybody relies on."""
-    refuse_links(folder)
-    try:
-        found = read_json(folder / PROVENANCE)
-        version = found["record"]
-        if not isinstance(version, int) or not isinstance(found["run"], dict):
-            raise ValueError("it is not one of a record")
-    except (OSError, ValueError, KeyError) as error:
-        raise damaged(folder, f"{PROVENANCE}: {reason(error)}") from error
-    if version > FORMAT:
-        raise InputError(f"The record in {str(folder)!r} was written by a later metastable; update to read it.")
-    if found.get("kind") == "model":
-        raise InputError(
-            f"{str(folder)!r} holds a study of a pretrained model, which is no run; open its report.html, "
-            "or read it with metastable.models.study.read."
-        )
-    return found
-
-
-def provenance_of(
-    run: Trajectory, fingerprint: str | None, custom: list[str], sittings: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """What provenance.json says of a run that has ended; JSON has no infinity, so null stands for "always valid"."""
-    return {
-        "record": FORMAT,
-        "status": run.status,
-        "message": run.message,
-        "valid_until": run.valid_until if math.isfinite(run.valid_until) else None,
-        "fingerprint": fingerprint,
-        "custom": custom,
-        "run": dict(run.provenance),
-        "sittings": sittings,
-    }
-
-
-def damaged(folder: Path, reason: object) -> InputError:
-    """The sentence for a record that cannot be trusted."""
-    return InputError(
-        f"The record in {str(folder)!r} is damaged ({reason}); restore it, or remove the folder and run again."
-    )
-
-
-def reason(error: BaseException) -> str:
-    """The first line of what an error says."""
-    return (str(error).splitlines() or [""])[0][:200].rstrip(".") or type(error).__name__
-
-
-# --- where an unfinished run goes on from -------------------------------------------------------------------------
+# kind -> (what its folder is called, what it holds and how to look at it). A new kind: a line here.
+KINDS: dict[str, tuple[str, str]] = {
+    "run": ("record", "a run (read it with metastable.load)"),
+    "experiment": ("experiment", "an experiment (read it with metastable.experiments.run_one.read)"),
+    "reproduction": ("reproduction", "a reproduction (open its gallery.html)"),
+    "study": (
+        "study",
+        "a study of a pretrained model (open its report.html, or read it with metastable.models.study.read)",
+    ),
+    "hunt": ("hunt", "a hunt (read its report.json)"),
+    "sweep": ("sweep", "a sweep"),
+}
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """The state after ``saved`` saves, at time ``reached``; status "done" means that the run may go on."""
+class Purpose:
+    """What a folder is for.
 
-    saved: int
-    reached: float
-    status: str
-    message: str
-    seconds: float
-    state: Mapping[str, np.ndarray]
+    Attributes
+    ----------
+    kind : str
+        A name of `KINDS`.
+    settings : mapping
+        What a user chose, as plain data; named in the sentence that refuses a folder with other settings.
+    fingerprint : str or None
+        Two purposes are the same when their fingerprints are; None (functions of one's own) is like no other.
+    facts : mapping
+        Further entries of provenance.json, replaced by those of `finish`.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+    fingerprint: str | None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Acknowledge what has been written to the arrays."""
-    names = ("saved", "reached", "status", "message", "seconds")
-    head = {name: np.asarray(getattr(checkpoint, name)) for name in names}
-    buffer = io.BytesIO()
-    np.savez(buffer, **head, **{f"state.{name}": value for name, value in checkpoint.state.items()})  # type: ignore[arg-type]
-    write_whole(folder / STATE, buffer.getvalue())
+def settled_by(kind: str, settings: Mapping[str, Any], facts: Mapping[str, Any] | None = None) -> Purpose:
+    """A purpose that its settings decide altogether.
+
+    >>> settled_by("hunt", {"seed": 1}) == settled_by("hunt", {"seed": 2})
+    False
+    """
+    plain = json.loads(json.dumps(dict(settings), default=_plain))
+    return Purpose(kind, plain, digest(plain), facts or {})
 
 
-def read_checkpoint(folder: Path, count: int, tokens: tuple[int, ...] | None = None) -> Checkpoint | None:
-    """The last acknowledged state of a run of ``count`` saves, None if it had not come to one."""
-    if not (folder / STATE).exists():
-        return None
+def digest(settings: Mapping[str, Any]) -> str:
+    """A fingerprint of plain data."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and numpy numbers as lists and numbers, everything else as text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+# --- looking ------------------------------------------------------------------------------------------------------
+
+
+def status(folder: Path, kind: str) -> Status:
+    """How far the work in a folder has come; a folder with anything else in it is refused."""
+    noun = KINDS[kind][0]
+    if not folder.exists():
+        return "free"
+    if not folder.is_dir():
+        raise InputError(f"{str(folder)!r} is a file; give a folder for the {noun}.")
+    names = {entry.name for entry in folder.iterdir()}
+    content = {name for name in names if name not in (LOCK, ERROR) and not name.endswith(PART)}
+    if not content:
+        return "free"
+    if PROVENANCE not in content:
+        listed = ", ".join(sorted(content)[:3])
+        raise InputError(f"{str(folder)!r} is not empty and holds no {noun} ({listed}); choose an empty or new folder.")
+    read_provenance(folder, kind)
+    return "finished" if DONE in content else "unfinished"
+
+
+def read_provenance(folder: Path, kind: str) -> dict[str, Any]:
+    """What provenance.json says, checked for what every kind relies on."""
+    refuse_links(folder)
     try:
-        with np.load(folder / STATE, allow_pickle=False) as file:
-            values = {name: file[name] for name in file.files}
-        state = {name.removeprefix("state."): v for name, v in values.items() if name.startswith("state.")}
-        found = Checkpoint(
-            int(values["saved"]),
-            float(values["reached"]),
-            str(values["status"]),
-            str(values["message"]),
-            float(values["seconds"]),
-            state,
-        )
-        if not 0 <= found.saved <= count or not math.isfinite(found.reached):
-            raise ValueError("it does not belong to this run")
-        if tokens is not None:
-            _check_state(state, tokens, count)
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
-        raise damaged(folder, f"{STATE}: {reason(error)}") from error
+        found = read_json(folder / PROVENANCE)
+        version, there = found["record"], found["kind"]
+        whole = isinstance(version, int) and there in KINDS
+        whole = whole and isinstance(found["settings"], dict) and isinstance(found["sessions"], list)
+        if not whole or not isinstance(found["fingerprint"], (str, type(None))):
+            raise ValueError("it is not one of a record")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise damaged(folder, f"{PROVENANCE}: {reason(error)}") from error
+    if version > FORMAT:
+        raise InputError(f"The record in {str(folder)!r} was written by a later metastable; update to read it.")
+    if there != kind:
+        raise InputError(f"{str(folder)!r} holds {KINDS[there][1]}, and no {kind}; choose another folder.")
     return found
 
 
-def _check_state(state: Mapping[str, np.ndarray], tokens: tuple[int, ...], count: int) -> None:
-    """A state holds numbers, tokens, and two copies of tokens and of their references (see `pieces`)."""
-    shapes = ((), tokens, (2, *tokens), (2, *tokens[:-1]))
-    for name, value in state.items():
-        if value.shape not in shapes or value.dtype.kind not in "fiu":
-            raise ValueError(f"its {name!r} does not belong to this run")
-        if value.dtype.kind != "f" and value.ndim and not ((value >= 0) & (value < tokens[-2])).all():
-            raise ValueError(f"its {name!r} does not belong to this run")
-    if not 0 <= int(state["next"]) <= count:
-        raise ValueError("it does not belong to this run")
+def check(folder: Path, purpose: Purpose) -> Status:
+    """The status of a folder, refused unless it is free or was claimed for the same purpose."""
+    found = status(folder, purpose.kind)
+    if found == "free":
+        return found
+    there = read_provenance(folder, purpose.kind)
+    if there["fingerprint"] is None or purpose.fingerprint is None:
+        raise InputError(
+            f"{str(folder)!r} already holds {'a finished' if found == 'finished' else 'an unfinished'} "
+            f"{KINDS[purpose.kind][0]}, and whether it is the same cannot be decided (it was saved from Python, or has "
+            "functions of its own for parts); choose another folder."
+        )
+    if there["fingerprint"] != purpose.fingerprint:
+        other = _differences(there["settings"], purpose.settings)
+        raise InputError(f"{str(folder)!r} holds another {purpose.kind}{other}; choose another folder.")
+    return found
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """The first settings that differ, in brackets."""
+    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    listed = [f"{name} is {_short(there.get(name))} there and {_short(here.get(name))} here" for name in names[:2]]
+    return f" ({', '.join(listed)})" if listed else ""
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is None else repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def damaged(folder: Path, why: object) -> InputError:
+    """The error for a record that cannot be trusted."""
+    return InputError(
+        f"The record in {str(folder)!r} is damaged ({why}); restore it, or remove the folder and run again."
+    )
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def claim(
+    folder: Path, purpose: Purpose, session: Callable[[], Mapping[str, Any]] = dict, packages: tuple[str, ...] = ()
+) -> Iterator[Status]:
+    """Hold a folder for a purpose, and write down that a session began; gives the status it had.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is missing. Refused, and not touched, when another process holds it, when it is damaged, and when it
+        holds anything but an unfinished or finished record of this purpose.
+    purpose : Purpose
+    session : function, optional
+        Called once the folder is held; what it returns is stored with the session's stamp.
+    packages : tuple of str
+        Further packages whose versions are stored (see `metastable.provenance.stamp`).
+    """
+    check(folder, purpose)  # before anything is made
+    new = not folder.exists()
+    try:
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            found = check(folder, purpose)  # again: it may have changed before we held it
+            if found != "finished":
+                _begin_session(folder, purpose, {**stamp(*packages), **session()})
+            yield found
+    except InputError:
+        if new:
+            with suppress(OSError):
+                folder.rmdir()  # succeeds only when nothing is left in it
+        raise
+
+
+def _begin_session(folder: Path, purpose: Purpose, session: Mapping[str, Any]) -> None:
+    there = read_provenance(folder, purpose.kind) if (folder / PROVENANCE).exists() else _head(purpose)
+    with disk_errors(folder, resumable=(folder / PROVENANCE).exists()):
+        write_json(folder / PROVENANCE, there | {"sessions": [*there["sessions"], dict(session)]})
+
+
+def _head(purpose: Purpose) -> dict[str, Any]:
+    return {
+        "record": FORMAT,
+        "kind": purpose.kind,
+        "fingerprint": purpose.fingerprint,
+        "settings": dict(purpose.settings),
+        "sessions": [],
+        **purpose.facts,
+    }
+
+
+def finish(folder: Path, kind: str, facts: Mapping[str, Any] | None = None) -> None:
+    """Declare a claimed folder complete; ``facts`` become entries of its provenance.json."""
+    with disk_errors(folder, resumable=True):
+        write_json(folder / PROVENANCE, {**read_provenance(folder, kind), **(facts or {})})
+        write_whole(folder / DONE, b"This record is complete.\n")
+        for leftover in (folder / STATE, folder / ERROR, *folder.glob("*" + PART)):
+            remove(leftover)
+
+
+def reopen(folder: Path) -> None:
+    """Go on with a finished folder: for kinds that can be extended, and for one whose files can no longer be read."""
+    remove(folder / DONE)
+
+
+def release(folder: Path) -> None:
+    """Give up a claim that came to nothing: remove everything but the lock, so that the folder is free again."""
+    for entry in list(folder.iterdir()):
+        if entry.name != LOCK:
+            remove(entry)
+
+
+def note_crash(folder: Path, traceback: str) -> Path:
+    """Leave the traceback of a session that crashed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / ERROR, traceback.encode())
+    return folder / ERROR
+
+
+@contextmanager
+def at_once(folder: Path, purpose: Purpose) -> Iterator[Path]:
+    """A place to write a whole record; the folder appears finished at the end, or not at all."""
+    if status(folder, purpose.kind) != "free":
+        noun = KINDS[purpose.kind][0]
+        raise InputError(f"{str(folder)!r} already holds a {noun}; choose another folder, or remove it first.")
+    place = folder.absolute()  # "." has no name
+    part = place.with_name(f".{place.name}-{os.getpid()}{PART}")
+    with disk_errors(folder):
+        part.mkdir(parents=True)
+        try:
+            write_json(part / PROVENANCE, _head(purpose))
+            yield part
+            write_whole(part / DONE, b"This record is complete.\n")
+            if folder.exists():
+                remove(folder)  # it is empty, see above
+            part.rename(folder)
+        finally:
+            remove(part)
+        sync(folder.parent)

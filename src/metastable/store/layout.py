@@ -1,62 +1,113 @@
-"""Which arrays a run has, under which names and axes; the same for runs in the making and finished ones."""
+"""Which arrays a run has, under which names and axes; the same for unfinished runs and finished ones.
+
+Here and in `recorder` records meet the driver: a segment's arrays go to disk under these names and come back as one
+segment.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from metastable.solve.pieces import Piece
+from metastable.errors import InputError
+from metastable.solve.driver import Fate, Segment
+from metastable.solve.plan import Plan
+from metastable.solve.trust import carries_copies
+from metastable.store.arrays_on_disk import Axes
+from metastable.store.checkpoint import Checkpoint
 from metastable.store.describe import Parts
-from metastable.store.folder import Checkpoint
+from metastable.trajectory import Trajectory
 
-Timed = dict[str, tuple[tuple[str, ...], tuple[int, ...], str]]
-Fixed = dict[str, tuple[tuple[str, ...], np.ndarray]]
+Arrays = dict[str, tuple[Axes, np.ndarray]]
 PART_OF_DYNAMICS = "dynamics."
+# axes after time, of arrays along time besides the tokens; others get numbered axes
+_AXES: dict[str, Axes] = {
+    "chart_y": ("token", "direction"),
+    "chart_refs": ("token",),
+    "attention": ("head", "query", "key"),
+    "apart": (),
+}
 
 
-def lay_out(
-    times: np.ndarray, x: np.ndarray, dtype: str, charted: bool, parts: Parts | None
-) -> tuple[dict[str, Any], Timed, Fixed]:
-    """Attributes, arrays along time and fixed arrays of a run from tokens x (..., n, d)."""
-    runs = tuple(f"run{k}" for k in range(x.ndim - 2))
-    count = len(times)
-    timed: Timed = {"x": (("time", *runs, "token", "coordinate"), (count, *x.shape), dtype)}
-    if charted:
-        timed["chart_y"] = (("time", *runs, "token", "direction"), (count, *x.shape), dtype)
-        timed["chart_refs"] = (("time", *runs, "token"), (count, *x.shape[:-1]), "int64")
-        timed["apart"] = (("time",), (count,), "float64")
-    fixed: Fixed = {"time": (("time",), times), "x0": ((*runs, "token", "coordinate"), x)}
-    attributes: dict[str, Any] = {"dynamics": None}
-    if parts is not None:
-        attributes = {"dynamics": parts.tree, "custom": parts.custom}
-        for name, array in parts.arrays.items():
-            axes = tuple(f"{name}.{k}" for k in range(array.ndim))
-            fixed[PART_OF_DYNAMICS + name] = (axes, np.asarray(array, np.float64))
-    return attributes, timed, fixed
+def fixed_arrays(times: np.ndarray, x0: np.ndarray, parts: Parts | None) -> tuple[dict[str, Any], Arrays]:
+    """Attributes and arrays that do not depend on time, of a run from tokens x0 (..., n, d)."""
+    arrays: Arrays = {"time": (("time",), times), "x0": ((*_runs(x0.ndim - 2), "token", "coordinate"), x0)}
+    if parts is None:
+        return {"dynamics": None}, arrays
+    for name, array in parts.arrays.items():
+        axes = tuple(f"{name}.{k}" for k in range(array.ndim))
+        arrays[PART_OF_DYNAMICS + name] = (axes, np.asarray(array, np.float64))
+    return {"dynamics": parts.tree, "custom": parts.custom}, arrays
 
 
-def arrays_of_piece(pieces: Sequence[Piece]) -> dict[str, np.ndarray]:
-    """The arrays along time that consecutive pieces bring."""
-    arrays = {"x": np.concatenate([piece.x for piece in pieces])}
-    charts = [piece.chart for piece in pieces if piece.chart is not None]
-    if charts:
-        arrays["chart_y"] = np.concatenate([chart[0] for chart in charts])
-        arrays["chart_refs"] = np.concatenate([chart[1] for chart in charts])
-        arrays["apart"] = np.concatenate([piece.apart for piece in pieces])
-    return arrays
+def segment_arrays(plan: Plan, segments: Sequence[Segment]) -> Arrays:
+    """The arrays along time of consecutive segments, with the ensemble's own axes."""
+    names = {"x": [s.x for s in segments]} | {name: [s.extra[name] for s in segments] for name in segments[0].extra}
+    if carries_copies(plan):
+        names["apart"] = [s.apart for s in segments]
+    arrays = {}
+    for name, parts in names.items():
+        whole = np.concatenate(parts)
+        arrays[name] = whole.reshape(len(whole), *plan.shape, *whole.shape[2:])
+    return _with_axes(arrays)
 
 
-def piece_of_arrays(arrays: Mapping[str, np.ndarray], before: Checkpoint) -> Piece:
-    """The reverse: everything up to a checkpoint as one piece."""
-    chart = (arrays["chart_y"], arrays["chart_refs"]) if "chart_y" in arrays else None
-    return Piece(
-        0,
-        arrays["x"],
-        before.reached,
-        dict(before.state),
-        chart,
-        arrays.get("apart", np.zeros(before.saved)),
-        before.status,
-        before.message,
-        before.seconds,
-    )
+def trajectory_arrays(run: Trajectory) -> Arrays:
+    """The arrays along time of a finished run."""
+    arrays = {"x": np.asarray(run.x)}
+    if run.chart is not None:
+        arrays |= {"chart_y": np.asarray(run.chart[0]), "chart_refs": np.asarray(run.chart[1])}
+    if run.kept_attention is not None:
+        arrays["attention"] = np.asarray(run.kept_attention)
+    return _with_axes(arrays)
+
+
+def _with_axes(arrays: Mapping[str, np.ndarray]) -> Arrays:
+    runs = _runs(arrays["x"].ndim - 3)
+    found: Arrays = {"x": (("time", *runs, "token", "coordinate"), arrays["x"])}
+    for name, array in arrays.items():
+        if name in _AXES:
+            found[name] = (("time", *runs, *_AXES[name]), array)
+        elif name != "x":
+            found[name] = (("time", *(f"{name}.{k}" for k in range(1, array.ndim))), array)
+    return found
+
+
+def _runs(count: int) -> Axes:
+    return tuple(f"run{k}" for k in range(count))
+
+
+def restored_segment(plan: Plan, arrays: Mapping[str, np.ndarray], before: Checkpoint) -> Segment:
+    """Everything up to a checkpoint as one segment."""
+    along = {"x": arrays["x"]} | {name: arrays[name] for name in ("chart_y", "chart_refs", "apart") if name in arrays}
+    flat = {name: a.reshape(len(a), plan.runs, *a.shape[1 + len(plan.shape) :]) for name, a in along.items()}
+    x, apart = flat.pop("x"), flat.pop("apart", np.zeros((before.saved, plan.runs)))
+    fate = Fate(before.saved, before.status, before.message)
+    fates = {} if before.status == "done" else dict.fromkeys(range(plan.runs), fate)
+    off = before.state.get("missed", np.zeros(plan.runs))
+    return Segment(0, x, before.reached, dict(before.state), flat, apart, fates, off, before.seconds)
+
+
+def check_fit(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse arrays that cannot be those of one run."""
+    shapes = {name: array.shape for name, array in arrays.items()}
+    times, x = shapes.get("time", ()), shapes.get("x", ())
+    expected = {"chart_y": x, "chart_refs": x[:-1], "apart": x[:-2], "x0": x[1:]}
+    fits = len(times) == 1 and len(x) >= 3 and x[:1] == times
+    fits = fits and all(shapes[name] == shape for name, shape in expected.items() if name in shapes)
+    if not fits or ("chart_y" in shapes) != ("chart_refs" in shapes):
+        raise InputError("its arrays do not fit each other")
+
+
+def check_state(state: Mapping[str, np.ndarray], plan: Plan) -> None:
+    """Refuse a state that cannot be this run's: numbers, and tokens and references of the runs and their copies."""
+    most, n, d = 3 * plan.runs, plan.n, plan.d  # a run and at most two copies
+    for name, value in state.items():
+        lead = value.shape[:1]
+        fits = value.shape in ((), lead, (*lead, n), (*lead, n, d)) and all(k <= most for k in lead)
+        if not fits or value.dtype.kind not in "fiub":
+            raise ValueError(f"its {name!r} does not belong to this run")
+        if value.dtype.kind in "iu" and value.ndim and not ((value >= 0) & (value < n)).all():
+            raise ValueError(f"its {name!r} does not belong to this run")
+    if not 0 <= int(state["next"]) <= len(plan.times):
+        raise ValueError("it does not belong to this run")

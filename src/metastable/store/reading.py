@@ -1,4 +1,4 @@
-"""Reading records. A record is somebody else's data: nothing in it is executed, and damage is said in a sentence."""
+"""Reading records. A record may come from anywhere: nothing in it is executed, and damage is one sentence."""
 
 from pathlib import Path
 from typing import Any
@@ -7,14 +7,16 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
-from metastable.solve import pieces
-from metastable.store import arrays_on_disk as store
+from metastable.store import arrays_on_disk
+from metastable.store.checkpoint import read_checkpoint
 from metastable.store.describe import put_together
-from metastable.store.folder import DATA, DONE, PROVENANCE, damaged, read_checkpoint, read_provenance, reason
-from metastable.store.layout import PART_OF_DYNAMICS
+from metastable.store.files import reason
+from metastable.store.folder import DONE, PROVENANCE, damaged
+from metastable.store.layout import PART_OF_DYNAMICS, check_fit
+from metastable.store.run_facts import read_facts
 from metastable.trajectory import Trajectory
 
-_STATUSES = ("done", "steady", "stopped", "stalled", "diverged")
+DATA = "data.zarr"
 
 
 def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = None) -> Trajectory:
@@ -27,7 +29,8 @@ def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = No
     partial : bool
         Read what an unfinished record has so far (its status is then "unfinished") instead of refusing it.
     dynamics : Dynamics, optional
-        What moved the tokens. Needed only for runs with functions of one's own for parts, which no file can hold.
+        What moved the tokens. Needed only for runs with functions of one's own for parts, which no file can hold;
+        without it the trajectory's ``missing`` names these parts.
 
     Examples
     --------
@@ -43,57 +46,49 @@ def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = No
         raise InputError(f"There is no record {str(folder)!r}; give the folder that a run was written to.")
     if not (folder / PROVENANCE).is_file():
         raise InputError(f"{str(folder)!r} is no record: it has no {PROVENANCE}.")
-    found = read_provenance(folder)
     finished = (folder / DONE).is_file()
+    facts = read_facts(folder, finished)
     if not finished and not partial:
         raise InputError(
             f"The record in {str(folder)!r} is unfinished; run the same command again to finish it, "
             "or load it with partial=True to see what it has."
         )
-    return _trajectory(folder, found, finished, dynamics)
+    return _trajectory(folder, facts, finished, dynamics)
 
 
-def _trajectory(folder: Path, found: dict[str, Any], finished: bool, dynamics: Dynamics | None) -> Trajectory:
-    saved, message = None, str(found.get("message"))
+def _trajectory(folder: Path, facts: dict[str, Any], finished: bool, dynamics: Dynamics | None) -> Trajectory:
+    saved, message = None, str(facts.get("message"))
     if not finished:
-        point = read_checkpoint(folder, 2**62)
+        point = read_checkpoint(folder)
         if point is None or point.saved == 0:
             raise InputError(f"The record in {str(folder)!r} is unfinished and has no saved tokens yet.")
         saved, message = point.saved, f"Unfinished: t = {point.reached:g} was reached."
-    attributes, arrays = read_arrays(folder, saved)
-    times, x = arrays["time"], arrays["x"]
-    if finished and found.get("status") not in _STATUSES:
-        raise damaged(folder, f"its status {found.get('status')!r} is none that a run can have")
-    valid = pieces.valid_until(times, arrays.get("apart", np.zeros(len(times))), x.dtype.name)
-    if finished:
-        told = found.get("valid_until")
-        valid = float(told) if isinstance(told, (int, float)) else np.inf
+    attributes, arrays = read_data(folder, saved)
+    missing = tuple(map(str, attributes.get("custom") or ())) if dynamics is None else ()
     return Trajectory(
-        times,
-        x,
+        arrays["time"],
+        arrays["x"],
         dynamics if dynamics is not None else _dynamics(folder, attributes, arrays),
-        found["status"] if finished else "unfinished",
+        facts["status"] if finished else "unfinished",
         message,
-        valid,
-        found["run"],
+        facts["valid_until"] if finished else None,
+        facts["run"],
         (arrays["chart_y"], arrays["chart_refs"]) if "chart_y" in arrays else None,
         arrays.get("attention"),
+        missing,
     )
 
 
-def read_arrays(folder: Path, saved: int | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Attributes and arrays of a record, which fit together; ``saved`` tells how many saves an unfinished one has."""
+def read_data(folder: Path, saved: int | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Attributes and arrays of a record, which fit together; ``saved`` is how many saves an unfinished one has."""
     try:
-        attributes, arrays = store.read(folder / DATA, saved)
-    except Exception as error:  # zarr has many ways to say that a store is broken; none may reach the user
+        attributes, arrays = arrays_on_disk.read(folder / DATA, saved)
+    except OSError as error:
         raise damaged(folder, reason(error)) from error
-    shapes = {name: array.shape for name, array in arrays.items()}
-    times, x = shapes.get("time", ()), shapes.get("x", ())
-    wanted = {"chart_y": x, "chart_refs": x[:-1], "apart": times, "x0": x[1:]}
-    fits = len(times) == 1 and len(x) >= 3 and x[:1] == times
-    fits = fits and all(shapes[name] == shape for name, shape in wanted.items() if name in shapes)
-    if not fits or ("chart_y" in shapes) != ("chart_refs" in shapes):
-        raise damaged(folder, "its arrays do not fit each other")
+    try:
+        check_fit(arrays)
+    except InputError as error:
+        raise damaged(folder, reason(error)) from error
     return attributes, arrays
 
 

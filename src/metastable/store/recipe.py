@@ -1,32 +1,32 @@
-"""What makes two runs the same, and how a run is told to `metastable simulate`."""
+"""What makes two runs the same, and how a run is written for `metastable simulate`."""
 
 import hashlib
 import io
 import json
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
-from metastable.solve.pieces import Plan
-from metastable.solve.simulate import Until
+from metastable.solve.methods import METHODS
+from metastable.solve.plan import Plan
+from metastable.solve.stopping import Until
 from metastable.store.describe import Parts
-from metastable.store.files import read_bytes, write_whole
-from metastable.store.folder import CONFIG
+from metastable.store.files import write_whole
 
-INPUTS = "inputs"
-SETTINGS = tuple(field.name for field in fields(Plan) if field.name not in ("dynamics", "times"))
+CONFIG, INPUTS = "config.toml", "inputs"
+SETTINGS = ("t", "dt", "method", "rtol", "atol", "seed", "dtype", "engine", "trust")
 _ARRAYS = ("Q", "K", "V")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A run as a TOML table, with the arrays its file names stand for.
+    """A run as a TOML table, with the arrays behind its file names.
 
-    ``table`` has the names of `metastable.config.Simulate`. ``beyond`` names the parts a TOML file cannot tell (a
+    ``table`` has the names of `metastable.config.Simulate`. ``beyond`` names the parts a TOML file cannot hold (a
     block, weights per layer, functions): such a run can be made again only from Python.
     """
 
@@ -37,9 +37,9 @@ class Recipe:
 
 def fingerprint(plan: Plan, x: np.ndarray, until: Until, parts: Parts) -> str | None:
     """A digest of everything that decides the digits of a run; None when functions of one's own are among it."""
-    if parts.custom or callable(until):
+    if parts.custom or callable(until) or METHODS.get(plan.method.name) != plan.method:
         return None
-    numbers = [until, *(getattr(plan, name) for name in SETTINGS)]
+    numbers = [until, *settings_of(plan).values()]
     digest = hashlib.sha256(json.dumps([parts.tree, numbers], sort_keys=True).encode())
     for name, array in (("tokens", x), ("times", plan.times), *sorted(parts.arrays.items())):
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -47,17 +47,24 @@ def fingerprint(plan: Plan, x: np.ndarray, until: Until, parts: Parts) -> str | 
     return digest.hexdigest()
 
 
-def recipe_of(plan: Plan, x: np.ndarray | None, until: Until, parts: Parts | None) -> Recipe:
-    """The recipe of a run made from Python, as far as a TOML file can tell it."""
-    table: dict[str, Any] = {}
+def settings_of(plan: Plan) -> dict[str, Any]:
+    """The settings of a plan by the names of `simulate`."""
+    return {name: plan.method.name if name == "method" else getattr(plan, name) for name in SETTINGS}
+
+
+def recipe_of(
+    settings: Mapping[str, Any], times: np.ndarray, x: np.ndarray | None, until: Until, parts: Parts | None
+) -> Recipe:
+    """The recipe of a run made from Python, as far as a TOML file can hold it."""
+    table: dict[str, Any] = dict(settings)
     inputs: dict[str, np.ndarray] = {}
     if x is not None:
         table |= {"n": x.shape[-2], "d": x.shape[-1], "tokens": f"{INPUTS}/tokens.npy"}
         inputs["tokens"] = x
-    for name in SETTINGS:
-        table[name] = getattr(plan, name)
-    table["save"] = _save(plan.times, plan.t)
+    table["save"] = _save(times, float(settings["t"]))
     beyond = [] if x is not None else ["tokens"]
+    if settings["method"] not in METHODS:
+        beyond.append("method")
     if isinstance(until, (str, int)):
         table["until"] = until
     elif until is not None:
@@ -92,8 +99,6 @@ def _save(times: np.ndarray, t: float) -> int | list[float]:
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     """Write inputs/ and config.toml."""
-    import tomli_w
-
     for name, array in recipe.inputs.items():
         (folder / INPUTS).mkdir(exist_ok=True)
         buffer = io.BytesIO()
@@ -101,25 +106,8 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
         write_whole(folder / INPUTS / f"{name}.npy", buffer.getvalue())
     if recipe.beyond:
         table = {"python": {**recipe.table, "beyond": list(recipe.beyond)}}
-        note = "# Parts of this run cannot be told in a TOML file (see `beyond`): make it again from Python.\n"
+        note = "# Parts of this run cannot be written in a TOML file (see `beyond`): make it again from Python.\n"
     else:
         table = {"simulate": recipe.table}
         note = f"# Make this run again: metastable simulate {CONFIG} --out ANOTHER-FOLDER\n"
     write_whole(folder / CONFIG, (note + tomli_w.dumps(table)).encode())
-
-
-def differences(folder: Path, recipe: Recipe) -> str:
-    """In words, the first settings in which the record in a folder differs from a recipe."""
-    try:
-        found = tomllib.loads(read_bytes(folder / CONFIG).decode())
-        there = found.get("simulate") or found["python"]
-    except (OSError, ValueError, KeyError):
-        return ""
-    names = [n for n in {**recipe.table, **there} if n != "beyond" and recipe.table.get(n) != there.get(n)]
-    told = [f"{n} is {_short(there.get(n))} there and {_short(recipe.table.get(n))} here" for n in names[:2]]
-    return f" ({', '.join(told)})" if told else ""
-
-
-def _short(value: Any) -> str:
-    text = "not set" if value is None else repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,74 @@
+"""What a study is of: its settings, and the texts that they name."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metastable.errors import InputError
+from metastable.models.pretrained import Model
+from metastable.models.texts import default_corpus, texts
+
+_DRAWN, _DRAWN_TOKENS = 16, 48  # random texts for a model that came without a tokenizer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a study is of; the names are those of the command line."""
+
+    model: str
+    layers: int | None = None
+    texts: str | None = None
+    limit: int = 100
+    special: bool = True
+    head: int = 0
+    part: str = "encoder"
+    longest: int = 1024
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse numbers that no model can meet."""
+    for name in ("layers", "limit", "longest"):
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise InputError(f"{name} must be a whole number >= 1, not {value}.")
+    if settings.head < 0:
+        raise InputError(f"head must be a whole number >= 0, not {settings.head}.")
+
+
+def check_head(settings: Settings, model: Model) -> None:
+    """Refuse a head that the model does not have."""
+    if settings.head >= model.heads:
+        raise InputError(f"{model.name!r} has heads 0 to {model.heads - 1}, not {settings.head}.")
+
+
+def corpus(settings: Settings, model: Model) -> str:
+    """The name of the texts."""
+    if model.tokenizer is None and settings.texts is None:
+        return "random token ids"
+    return settings.texts or default_corpus(settings.model)
+
+
+def source(settings: Settings, model: Model) -> tuple[Iterable[str | Sequence[int]], list[str]]:
+    """The texts, and what a reader should know about them."""
+    if model.tokenizer is not None:
+        return texts(corpus(settings, model), settings.limit), []
+    if settings.texts is not None:
+        return _numbers(texts(settings.texts, settings.limit), model.name), []
+    size = int(model.stack.config.vocab_size)
+    n = min(_DRAWN_TOKENS, model.longest, settings.longest)
+    drawn = np.random.default_rng(0).integers(0, size, (min(_DRAWN, settings.limit), n))
+    note = f"{model.name} came without a tokenizer, so it was run on {len(drawn)} texts of random tokens (seed 0)."
+    return [row.tolist() for row in drawn], [note]
+
+
+def _numbers(given: Iterator[str], name: str) -> Iterator[list[int]]:
+    """Texts of token ids, for a model that cannot read words."""
+    for text in given:
+        try:
+            yield [int(word) for word in text.replace(",", " ").split()]
+        except ValueError as error:
+            raise InputError(
+                f"{name!r} came without a tokenizer, so its texts are token ids (whole numbers), "
+                f"but one begins with {text[:30]!r}."
+            ) from error

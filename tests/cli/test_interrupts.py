@@ -1,0 +1,97 @@
+"""Ctrl-C in every command that computes: exit code 130 and one sentence, whatever was going on."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Metastable
+
+
+@pytest.fixture(autouse=True)
+def _default_handler() -> Iterator[None]:
+    """As in a process of its own; where tests run in the background, SIGINT is ignored and inherited so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def press(*_: Any, **__: Any) -> Any:
+    """Ctrl-C while Python runs."""
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5.0)
+
+
+def press_inside(*_: Any, **__: Any) -> Any:
+    """Ctrl-C while compiled code calls Python back: it arrives as an error of the library's."""
+    try:
+        press()
+    except KeyboardInterrupt as error:
+        raise RuntimeError("INTERNAL: CpuCallback error calling callback") from error
+
+
+# words of the command, what computes in it, what the sentence says
+COMMANDS: dict[str, tuple[list[str], str, str]] = {
+    "simulate": (
+        ["simulate", "--n", "8", "--t", "1", "--out", "run", "--no-pictures"],
+        "metastable.store.recorder.integrate.run_pieces",
+        "at t = 0; the record in 'run' is unfinished: run the same command again to go on",
+    ),
+    "pictures": (
+        ["simulate", "--n", "8", "--t", "1", "--out", "run"],
+        "metastable.plots.save_figure",
+        "while drawing; the record in 'run' is complete: run the same command again to draw",
+    ),
+    "check": (["check", "--V", "V.npy"], "metastable.theory.checking.check", "check writes nothing: run the same"),
+    "reproduce": (
+        ["reproduce", "ginibre", "--quick", "--out", "r"],
+        "metastable.experiments.reproducing.run_all",
+        "what is finished is in 'r': run the same command again to go on",
+    ),
+    "model": (
+        ["model", "minilm", "--out", "m"],
+        "metastable.models.study.load",
+        "what is finished is in 'm': run the same command again to go on",
+    ),
+    "hunt": (
+        ["hunt", "codimension", "--n", "4", "--d", "2", "--out", "h"],
+        "metastable.hunt.run_rounds",
+        "finished rounds are in 'h': run the same command again to go on",
+    ),
+    "replay": (["hunt", "replay", "x.npz"], "metastable.hunt.read", "replay writes nothing: run the same"),
+    "plot": (["plot", "done"], "metastable.plots.plot", "the record is as it was: run the same"),
+    "animate": (["animate", "done"], "metastable.plots.animate", "the record is as it was: run the same"),
+}
+
+
+@pytest.mark.parametrize("act", [press, press_inside])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_one_sentence(name: str, act: Any, metastable: Metastable, tmp_path: Path) -> None:
+    words, home, sentence = COMMANDS[name]
+    np.save(tmp_path / "V.npy", np.eye(2))
+    if "done" in words:
+        assert metastable("simulate", "--n", 8, "--t", 1, "--save", 3, "--out", "done", "--no-pictures").code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(home, act)
+        answer = metastable(*words)
+    assert answer.code == 130
+    assert answer.out == ""
+    assert answer.err.startswith("metastable: Interrupted")
+    assert sentence in answer.err
+    assert answer.err.endswith(f"(metastable {' '.join(words)}).\n")
+    assert answer.err.count("\n") == 1
+    assert "Traceback" not in answer.err
+
+
+def test_an_error_without_ctrl_c_is_not_taken_for_one(metastable: Metastable, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("INTERNAL: CpuCallback error calling callback")
+
+    monkeypatch.setattr("metastable.store.recorder.integrate.run_pieces", fail)
+    assert metastable("simulate", "--n", 8, "--t", 1, "--out", "run").code == 70
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
