@@ -27,7 +27,7 @@ _PUBLIC = {
     "Normalisation": "equation.normalise",
     "Score": "equation.scores",
     "Geometry": "equation.geometry",
-    "observe_many": "observables.ensembles",
+    "observe_many": "solve.observe",
     "load": "trajectory",
     "check": "theory.checking",
 }

@@ -17,15 +17,17 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "normalisations": ("equation.normalise", "NORMALISATIONS", "--normalise"),
     "masks": ("equation.masks", "MASKS", "--mask, and window(8), window(8, causal)"),
     "scores": ("equation.scores", "SCORES", "--score"),
+    "positions": ("equation.positions", "POSITIONS", "--position"),
     "methods": ("solve.methods", "METHODS", "--method"),
-    "families": ("equation.weights", "FAMILIES", "--Q, --K, --V"),
+    "engines": ("engines", "ENGINES", "--engine"),
+    "families": ("equation.matrices", "FAMILIES", "--Q, --K, --V"),
     "clouds": ("config.job", "CLOUDS", "--initial"),
     "observables": ("observables", "OBSERVABLES", "run.observe(NAME), and plot --kind series --observable NAME"),
     "plots": ("plots", "PLOTS", "plot --kind"),
     "experiments": ("experiments", "EXPERIMENTS", "reproduce NAME"),
     "models": ("models.zoo", "MODELS", "model NAME; any folder or hub name besides"),
 }
-PARTS = ("geometries", "normalisations", "masks", "scores", "methods")
+PARTS = ("geometries", "normalisations", "masks", "scores", "positions", "methods", "engines")
 
 
 def listing(
@@ -56,22 +58,12 @@ def listing(
 def _entries(kind: str) -> dict[str, str]:
     """Names and what they are, from the table's own words."""
     home, table, _ = KINDS[kind]
-    entries: Mapping[str, Any] = getattr(import_module(f"metastable.{home}"), table)
+    found = getattr(import_module(f"metastable.{home}"), table)
+    entries: Mapping[str, Any] = found if isinstance(found, Mapping) else {entry.name: entry for entry in found}
     return {name: _words(kind, name, entry) for name, entry in entries.items()}
 
 
-_OWN_WORDS = {  # entries that are tuples of functions, or none at all, and cannot speak for themselves
-    ("geometries", "euclidean"): "x in R^d",
-    ("geometries", "rescaled"): "z = e^{-tV} x in R^d",
-    ("geometries", "sphere"): "x on the unit sphere",
-    ("masks", "full"): "Every token sees every token.",
-    ("families", "identity"): "The identity.",
-}
-
-
 def _words(kind: str, name: str, entry: Any) -> str:
-    if (kind, name) in _OWN_WORDS:
-        return _OWN_WORDS[kind, name]
     if kind == "experiments":
         return _title(name)
     if isinstance(entry, str):

@@ -154,11 +154,12 @@ def _described(run: "Trajectory") -> str:
     """The run in a few words."""
     assert run.dynamics is not None
     n, d = run.x.shape[-2:]
-    place = {"sphere": f"on S^{d - 1}", "euclidean": f"in R^{d}", "rescaled": f"in R^{d}, rescaled"}
+    space = run.dynamics.geometry
+    place = f"on S^{d - 1}" if space.fixed_norm else f"in R^{d}, rescaled" if space.rescales else f"in R^{d}"
     many = "" if not run.runs else f"{math.prod(run.runs)} runs of "
     dyn, made = run.dynamics, run.provenance
     how = f"{made['method']}, dt = {made['dt']:g}" if made["method"] in ("euler", "rk4", "layers") else made["method"]
-    return f"{many}{n} tokens {place[dyn.geometry_name]}, {dyn.mask_name} attention, beta = {dyn.beta:g}, {how}"
+    return f"{many}{n} tokens {place}, {dyn.mask.name} attention, beta = {dyn.beta:g}, {how}"
 
 
 def _lowered(sentence: str) -> str:
@@ -168,8 +169,8 @@ def _lowered(sentence: str) -> str:
 def _clusters(run: "Trajectory", index: int) -> int | float:
     """Clusters at a saved time: a count, or the mean over an ensemble."""
     from metastable.observables.clusters import cluster_count
-    from metastable.observables.from_trajectory import default_tolerance
+    from metastable.observables.from_trajectory import default_tolerance, geometry_of
 
-    geometry = run.dynamics.geometry_name if run.dynamics is not None else "sphere"
+    geometry = geometry_of(run)
     found = cluster_count(run.x[index], default_tolerance(run, geometry), geometry)
     return int(found) if found.ndim == 0 else round(float(found.mean()), 3)

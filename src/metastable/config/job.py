@@ -11,12 +11,13 @@ from metastable import initial
 from metastable.config import matrix_specs as matrices
 from metastable.config import named
 from metastable.config.settings import Simulate
-from metastable.equation import scores
+from metastable.equation import positions
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.errors import InputError
-from metastable.solve import simulate as integrate
-from metastable.solve.pieces import Plan
+from metastable.solve.plan import Plan, make_plan
+from metastable.solve.simulate import together
+from metastable.solve.stopping import Until, stop_rule
 from metastable.store.describe import take_apart
 from metastable.store.recipe import INPUTS, Recipe, fingerprint
 
@@ -30,14 +31,14 @@ class Job:
 
     plan: Plan
     x: np.ndarray
-    until: integrate.Until
+    until: Until
     recipe: Recipe
     name: str = "simulate"
 
     @property
     def folder(self) -> Path:
         """Where its record goes unless another folder is given: the same for the same run."""
-        mark = fingerprint(self.plan, self.x, self.until, take_apart(self.plan.dynamics)) or ""
+        mark = fingerprint(self.plan, self.x, self.until, take_apart(together(self.plan))) or ""
         return Path("runs") / f"{self.name}-{mark[:8]}"
 
 
@@ -59,7 +60,7 @@ def build(settings: Simulate, name: str = "simulate") -> Job:
     _check_memory(settings, n, d)
     dynamics = _dynamics(settings, own | _matrices(settings, d), n, d)
     x0 = found if found is not None else _draw(settings, n, d)
-    plan, x = integrate.prepare(
+    plan, x = make_plan(
         dynamics,
         x0,
         settings.t,
@@ -70,9 +71,10 @@ def build(settings: Simulate, name: str = "simulate") -> Job:
         settings.atol,
         settings.seed,
         settings.dtype,
-        settings.summation,
+        settings.engine,
+        settings.trust,
     )
-    integrate.stop_rule(dynamics, settings.until)
+    stop_rule(plan, settings.until)
     return Job(plan, x, settings.until, _recipe(settings, plan, x0, dynamics), name)
 
 
@@ -151,14 +153,14 @@ def _position(text: str | None, weights: Weights, n: int, d: int) -> Any:
     if parsed is None or parsed.factor != 1.0:
         raise InputError(f"position must be alibi or rotary, not {text!r}.")
     width = d if weights.Q is None else int(np.shape(weights.Q)[-2])
-    table = {"alibi": scores.alibi, "rotary": scores.rotary}
+    table = {"alibi": positions.alibi, "rotary": positions.rotary}
     return named.call("position", table, parsed, {"n": n, "heads": weights.heads, "width": width})
 
 
 def _recipe(settings: Simulate, plan: Plan, x0: np.ndarray, dynamics: Dynamics) -> Recipe:
     """The settings with every default filled in; arrays that came from elsewhere travel with the record."""
     table = {name: value for name, value in settings.model_dump().items() if value is not None and name != "out"}
-    table |= {"n": x0.shape[-2], "d": x0.shape[-1], "dt": plan.dt, "atol": plan.atol, "summation": plan.summation}
+    table |= {"n": x0.shape[-2], "d": x0.shape[-1], "dt": plan.dt, "atol": plan.atol}
     if settings.tokens is None:
         table.setdefault("initial", "sphere" if settings.geometry == "sphere" else "cube")
     inputs = {}

@@ -109,7 +109,10 @@ class Simulate(Table):
     atol: Number | None = _field("Time", "absolute tolerance [rtol / 100]")
     until: Until | None = _field("Time", "stop early: 'steady', or a number of clusters")
     dtype: str = _field("Time", "float64 or float32", "float64")
-    summation: str = _field("Time", "how sums over tokens are made: auto, dense, exact, spectral, lanes", "auto")
+    engine: str = _field(
+        "Time", "how sums over tokens are made: auto, dense, lanes, exact, spectral, chart, chart-kernels", "auto"
+    )
+    trust: bool = _field("Time", "certify digits with a shaken copy (rescaled runs always do): twice the work", False)
 
     out: str | None = _field("Output", "folder of the record [runs/NAME-FINGERPRINT]")
 

@@ -23,11 +23,8 @@ FOLDS = 8
 
 def visible(mask: str, n: int) -> np.ndarray:
     """Which token j is visible to which token i, (n, n) boolean."""
-    seen = masks.resolve(mask)
-    if seen is None:
-        return np.ones((n, n), dtype=bool)
-    i = np.arange(n)
-    return np.asarray(seen(i[:, None], i[None, :]))
+    seen = masks.resolve(mask).rows(np.arange(n), n)
+    return np.ones((n, n), dtype=bool) if seen is None else np.asarray(seen)
 
 
 class Heads:

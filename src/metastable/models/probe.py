@@ -27,7 +27,8 @@ class Probe:
     """What was measured: one dataset per measure, None for those not asked for.
 
     ``similarity``, ``heads`` and ``sinks`` are ``xarray.Dataset`` objects with the axis "layer"; see the ``result``
-    methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and ``sinks.Sinks`` for their variables.
+    methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and
+    ``first_token.Sinks`` for their variables.
     The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
     ``observe`` are those of ``trajectory``, which is computed when first used.
     """

@@ -19,7 +19,7 @@ import numpy as np
 
 from metastable.equation.blocks import MLP, Block, LayerNorm, RMSNorm
 from metastable.equation.dynamics import Dynamics
-from metastable.equation.scores import Relative, Rotary
+from metastable.equation.positions import Relative, Rotary
 from metastable.equation.weights import Stack, Weights
 from metastable.errors import InputError
 from metastable.models.pretrained import Model

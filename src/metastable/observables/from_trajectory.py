@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metastable.equation import masks
 from metastable.errors import InputError
 from metastable.observables import attention_rank as attention
 from metastable.observables import clusters, hull, leaders, order, tracking
@@ -34,12 +33,18 @@ def labelled(
 
 
 def _dynamics(run: Any, what: str) -> Any:
-    if run.dynamics is None:
-        raise InputError(f"These tokens were measured in a model, without dynamics, so there is no {what}.")
-    return run.dynamics
+    return run.moved_by(what)
 
 
 # --- clusters -----------------------------------------------------------------------------------------------
+
+
+def geometry_of(run: Any) -> str:
+    """By what tokens are compared: "sphere" for angles, "euclidean" for distances.
+
+    Tokens measured in a model come without dynamics: they are compared by direction.
+    """
+    return "sphere" if run.dynamics is None or run.dynamics.geometry.fixed_norm else "euclidean"
 
 
 def default_tolerance(run: Any, geometry: str) -> float:
@@ -57,7 +62,7 @@ def default_tolerance(run: Any, geometry: str) -> float:
 def _measured(run: Any, tolerance: float | None, geometry: str | None) -> tuple[np.ndarray, float, str]:
     """Tokens, tolerance and geometry by which clusters of a run are told."""
     # tokens measured in a model come without dynamics: they are compared by direction
-    name = geometry or ("sphere" if run.dynamics is None else run.dynamics.geometry_name)
+    name = geometry or geometry_of(run)
     if name not in MEASURES:
         raise InputError(f"Clusters need geometry='sphere' (angles) or 'euclidean' (distances), not {name!r}.")
     return tokens(run.x), default_tolerance(run, name) if tolerance is None else tolerance, name
@@ -99,12 +104,12 @@ def _over_time(run: Any, function: Callable[[float, Any, Any], Any]) -> np.ndarr
     """``function(t, x, form)`` at every saved time, stacked; form is Q^T K of every head at t."""
     dyn = _dynamics(run, "energy")
     w = dyn.weights
-    if dyn.geometry_name == "rescaled":
+    if dyn.geometry.rescales:
         raise InputError(
             "The energy is one of the tokens x, and this run holds z = e^{-tV} x; use geometry='euclidean'."
         )
     biased = getattr(w, "q_bias", None) is not None or getattr(w, "k_bias", None) is not None
-    if dyn.score_name != "dot" or dyn.position is not None or biased:
+    if not dyn.score.is_dot or dyn.position is not None or biased:
         raise InputError("The energy needs the score <Q x_i, K x_j>, without positions, biases or another score.")
     d = np.shape(run.x)[-1]
     return np.stack([function(float(t), x, w.score_map(float(t), d)) for t, x in zip(run.t, run.x)])
@@ -168,8 +173,8 @@ def _visible(run: Any) -> Bools | None:
     if run.dynamics is None:
         ahead = np.asarray(run.attention(0))[..., ~np.tri(n, dtype=np.bool_)]
         return np.tri(n, dtype=np.bool_) if n > 1 and not ahead.any() else None
-    mask = masks.resolve(run.dynamics.mask)
-    return None if mask is None else np.asarray(mask(index[:, None], index[None, :]), dtype=np.bool_)
+    seen = run.dynamics.mask.rows(index, n)
+    return None if seen is None else np.asarray(seen, dtype=np.bool_)
 
 
 def sink_mass(run: Any, per: str = "viewer") -> "xarray.DataArray":

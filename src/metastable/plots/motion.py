@@ -183,6 +183,12 @@ def _certified(tokens: Any) -> float:
     return np.inf if valid is None else float(valid)
 
 
+def _certified(tokens: Any) -> float:
+    """Until when digits are certified; a run that was not certified is drawn without remarks."""
+    until = getattr(tokens, "valid_until", None)
+    return np.inf if until is None else float(until)
+
+
 def _times(t: ArrayLike | None, count: int) -> Floats:
     times = np.arange(count, dtype=float) if t is None else np.atleast_1d(np.asarray(t, dtype=float))
     if times.shape != (count,):
@@ -206,9 +212,9 @@ def _one_run(x: Floats, run: int) -> tuple[Floats, str]:
 
 
 def _geometry(dynamics: Any, x: Floats) -> str:
-    name = getattr(dynamics, "geometry", None)
-    if isinstance(name, str):
-        return name
+    space = getattr(dynamics, "geometry", None)
+    if space is not None:
+        return "sphere" if space.fixed_norm else "rescaled" if space.rescales else "euclidean"
     on_unit = x.shape[-1] > 1 and np.abs(np.linalg.norm(x, axis=-1) - 1).max() < 1e-6
     return "sphere" if on_unit else "euclidean"
 

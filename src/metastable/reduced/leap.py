@@ -149,7 +149,7 @@ def _scaled_rate(dyn: Any, d: int) -> Any:
     """The function (x, w) -> (x' / sigma, log sigma)."""
     A, V = dyn.weights.score_map(0.0, d), dyn.weights.value_map(0.0, d)
     straight = all(np.array_equal(matrix, matrix[0, 0] * np.eye(d)) for matrix in V)
-    beta, softmax = float(dyn.beta), dyn.normalise_name == "softmax"
+    beta, softmax = float(dyn.beta), dyn.normalise.stream == "softmax"
 
     def rate(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float]:
         y = weighted.unit(x)

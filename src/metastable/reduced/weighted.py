@@ -11,6 +11,7 @@ from metastable.engines.exact.rows import row_sums
 from metastable.engines.simd import packing as pack
 from metastable.engines.simd.exponential import LOG2E
 from metastable.engines.simd.vectors import inlined, kernel
+from metastable.equation.geometry import SPHERE
 from metastable.errors import InputError
 
 # Weighted tokens that have formed clusters: pairs up to which one thread is quicker than `attend` with its checks, the
@@ -26,11 +27,11 @@ def check(dyn: Any, x: np.ndarray, purpose: str) -> None:
     """Refuse, in one sentence, dynamics whose tokens may not be merged into weighted ones."""
     w = dyn.weights
     why = None
-    if dyn.geometry_name != "sphere":
-        why = f"tokens on the sphere, not geometry {dyn.geometry_name!r}"
-    elif dyn.mask_name != "full":
-        why = f"full attention, not mask {dyn.mask_name!r}: a masked token is not exchangeable with its neighbours"
-    elif dyn.normalise_name not in ("softmax", "unnormalised") or dyn.score_name != "dot":
+    if dyn.geometry != SPHERE:
+        why = f"tokens on the sphere, not geometry {dyn.geometry.name!r}"
+    elif dyn.mask.visible is not None:
+        why = f"full attention, not mask {dyn.mask.name!r}: a masked token is not exchangeable with its neighbours"
+    elif dyn.normalise.stream not in ("softmax", "unnormalised") or not dyn.score.is_dot:
         why = "softmax or unnormalised attention with the dot score"
     elif dyn.position is not None or dyn.block is not None or np.any(np.asarray(dyn.noise) != 0):
         why = "dynamics without positions, block or noise"
@@ -64,7 +65,7 @@ class Law(NamedTuple):
 def law(dyn: Any, d: int) -> Law:
     """The law of tokens in dimension d."""
     A, V = np.broadcast_arrays(dyn.weights.score_map(0.0, d), dyn.weights.value_map(0.0, d))
-    return Law(np.array(A, np.float64), np.array(V, np.float64), float(dyn.beta), dyn.normalise_name)
+    return Law(np.array(A, np.float64), np.array(V, np.float64), float(dyn.beta), dyn.normalise.stream)
 
 
 def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> Velocity:

@@ -195,7 +195,7 @@ def with_numbers(dyn: Dynamics, **values: Any) -> Dynamics:
 
 
 def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
-    """Tokens as a float array that fits the dynamics; unit vectors are made of them, with a warning, where they must."""
+    """Tokens as a float array that fits the dynamics; on the sphere they are projected, with a warning."""
     try:
         x = np.array(x0, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -105,7 +105,7 @@ def at_rest(dynamics: Dynamics, t: float, x: np.ndarray) -> bool:
 
 
 def _fixed_norm(dynamics: Dynamics) -> bool:
-    return dynamics.geometry_name == "sphere"
+    return dynamics.geometry.fixed_norm
 
 
 def _unsettled(dynamics: Dynamics) -> str | None:
@@ -113,7 +113,7 @@ def _unsettled(dynamics: Dynamics) -> str | None:
     if np.any(np.asarray(dynamics.noise) != 0):
         return "noise never lets tokens rest"
     block = dynamics.block
-    if dynamics.weights.time_dependent or dynamics.geometry_name == "rescaled":
+    if not dynamics.noisy and not dynamics.autonomous:
         return "the equation depends on time, so tokens may move again"
     if block is not None and any(callable(leaf) for leaf in jax.tree_util.tree_leaves(block)):
         return "the equation depends on time, so tokens may move again"

@@ -87,12 +87,14 @@ def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Any, 
     """
     from metastable.equation.dynamics import Dynamics
     from metastable.equation.weights import Weights
-    from metastable.solve.simulate import collect, prepare, run_pieces
+    from metastable.solve.driver import drive
+    from metastable.solve.plan import make_plan
+    from metastable.solve.simulate import collect
 
     dynamics = Dynamics(Weights(triple.Q, triple.K, triple.V), geometry="rescaled")
-    plan, x = prepare(dynamics, triple.tokens, t=horizon, method="tsit5", save=horizon * _SAVES)
+    plan, x = make_plan(dynamics, triple.tokens, t=horizon, method="tsit5", save=horizon * _SAVES)
     parts, clock = [], time.monotonic()
-    for part in run_pieces(plan, x):
+    for part in drive(plan, x):
         parts.append(part)
         if len(parts) == 2:  # the first piece is the start, the second waits for compilation
             clock = time.monotonic()

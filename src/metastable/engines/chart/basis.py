@@ -12,8 +12,8 @@ from metastable.errors import InputError
 CAP = 300.0  # exponents beyond it change nothing: such attention is saturated
 _ONE_THREAD = 2**18  # multiplications up to which OpenBLAS does not share a product between threads
 _PADE = (
-    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0, 10559470521600.0,
-    670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0,
+    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0,
+    10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0,
 )  # fmt: skip
 _WORST_BASIS = 1e6  # condition number of eigenvectors beyond which V is taken as it is
 
