@@ -38,6 +38,7 @@ Array = jax.Array
 _CLOSE = 1e-4  # a displacement too small to matter
 _NEUTRAL = 1e-7  # real parts that count as zero, in units of |J|
 _WALK = 1e-3  # length of a walk along a neutral direction, in units of |x|
+_MOST_WALKS = 100  # neutral directions that are walked along; with more, growth below 1e-7 |J| is not resolved
 _EPS = float(np.finfo(np.float64).eps)
 _ROUNDING = 64 * _EPS
 
@@ -64,12 +65,14 @@ def lifetime(dynamics: Dynamics, t: float, x: np.ndarray) -> float:
     saddle = _saddle_time(own, left @ v, right, slack, place.length)
     if own.size == 0 or saddle < math.inf:
         return saddle
-    step = _WALK * largest
     c = place.drift(np.zeros(len(J)), left, settle)
-    growth = np.stack([place.drift(step * w, left, settle) - place.drift(-step * w, left, settle) for w in right.T])
-    growth = growth.T / (2 * step)  # derivative of the drift along the slow manifold, (m, m)
-    saddle = _saddle_time(growth, c, right, 1e-3 * float(np.linalg.norm(growth)), place.length)
-    return min(saddle, _drift_time(growth, c, place.length(right @ c)))
+    growth, least = own, slack
+    if len(own) <= _MOST_WALKS:
+        step = _WALK * largest
+        ends = [place.drift(step * w, left, settle) - place.drift(-step * w, left, settle) for w in right.T]
+        growth = np.stack(ends, axis=1) / (2 * step)  # derivative of the drift along the slow manifold, (m, m)
+        least = 1e-3 * float(np.linalg.norm(growth))
+    return min(_saddle_time(growth, c, right, least, place.length), _drift_time(growth, c, place.length(right @ c)))
 
 
 # --- velocity and Jacobian --------------------------------------------------------------------------------------------
