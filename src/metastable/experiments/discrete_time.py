@@ -221,7 +221,7 @@ def _limit(params: Params, data: Data, case: int, dt: float) -> Verdict:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     from metastable.plots import paper
-    from metastable.plots import polytopes as polytope
+    from metastable.plots import polytope
     from metastable.plots.style import panels
 
     with paper():

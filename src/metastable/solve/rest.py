@@ -5,13 +5,12 @@ e^{-beta ...} and merge after 1e8 units of time.
 """
 
 import math
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from metastable.backend import jax, jnp
 from metastable.equation.dynamics import Dynamics
-from metastable.equation.weights import Stack, Timed
 from metastable.solve.stability import lifetime
 
 Array = jax.Array
@@ -81,18 +80,11 @@ def at_rest(dynamics: Dynamics, t: float, x: np.ndarray) -> bool:
 
 def _unsettled(dynamics: Dynamics) -> str | None:
     """Why nothing can be at rest, or None."""
-    if np.any(np.asarray(dynamics.noise) != 0):
+    if dynamics.noisy:
         return "noise never lets tokens rest"
-    if _timed(dynamics.weights) or _timed(dynamics.block) or dynamics.geometry_name == "rescaled":
+    if not dynamics.autonomous:
         return "the equation depends on time, so tokens may move again"
     return None
-
-
-def _timed(part: object) -> bool:
-    """True for a part with a function of time in some field."""
-    return isinstance(part, (Stack, Timed)) or (
-        is_dataclass(part) and any(_timed(getattr(part, f.name)) for f in fields(part))
-    )
 
 
 def _unjudged(dynamics: Dynamics, t: float, slow: float, speed: float, why: str) -> Rest:

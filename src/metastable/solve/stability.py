@@ -30,7 +30,6 @@ from scipy.linalg import schur
 from scipy.linalg.lapack import dtrsyl
 
 from metastable.backend import jax, jnp
-from metastable.equation import geometry as geometries
 from metastable.equation.dynamics import Dynamics
 
 Array = jax.Array
@@ -49,7 +48,7 @@ def lifetime(dynamics: Dynamics, t: float, x: np.ndarray) -> float:
     >>> lifetime(Dynamics(beta=25.0), 0.0, np.array([[1.0, 0.0], [1.0, 0.0]]))
     inf
     """
-    basis = _tangent_basis(x) if _fixed_norm(dynamics) else np.tile(np.eye(x.shape[1]), (len(x), 1, 1))
+    basis = _tangent_basis(x) if dynamics.geometry.fixed_norm else np.tile(np.eye(x.shape[1]), (len(x), 1, 1))
     if basis.shape[2] == 0:
         return math.inf  # two points are a sphere on which nothing moves
     place = _Place(dynamics, t, x, basis)
@@ -81,7 +80,7 @@ def lifetime(dynamics: Dynamics, t: float, x: np.ndarray) -> float:
 @jax.jit  # of x as it is: x_j - x_i is exact only where x is not computed in the same loop
 def _precise(dynamics: Dynamics, t: Array, x: Array) -> tuple[Array, Array, Array]:
     """The velocity (n, d) with differences taken before sums, a bound of its rounding (n,), and |pull| (n,)."""
-    tangent = partial(geometries.resolve(dynamics.geometry).tangent, dynamics.weights, t, x)
+    tangent = partial(dynamics.geometry.tangent, dynamics.weights, t, x)
     pull, now = dynamics.pull(t, x), dynamics.weights.at(t)
     size = jnp.linalg.norm(pull, axis=-1)
     if dynamics.block is not None or now.v_bias is not None or now.o_bias is not None:
@@ -129,7 +128,7 @@ class _Place:
         x = self.x
         if y.any():
             moved = x + np.einsum("ndk,nk->nd", self.basis, y.reshape(len(x), -1))
-            x = np.asarray(geometries.resolve(self.dynamics.geometry).retract(jnp.asarray(moved)))
+            x = np.asarray(self.dynamics.geometry.retract(jnp.asarray(moved)))
         v, noise, _ = _precise(self.dynamics, self.t, jnp.asarray(x))
         k = self.basis.shape[2]
         return np.einsum("ndk,nd->nk", self.basis, np.asarray(v)).ravel(), np.repeat(np.asarray(noise), k)
@@ -190,7 +189,3 @@ def _split(J: np.ndarray, slack: float) -> tuple[np.ndarray, np.ndarray, np.ndar
 def _tangent_basis(x: np.ndarray) -> np.ndarray:
     """Orthonormal bases of the tangent spaces of the sphere, (n, d, d - 1)."""
     return np.linalg.svd(x[:, None, :], full_matrices=True)[2][:, 1:, :].transpose(0, 2, 1)
-
-
-def _fixed_norm(dynamics: Dynamics) -> bool:
-    return dynamics.geometry_name == "sphere"
