@@ -1,6 +1,6 @@
 """Which arrays a run has, under which names and axes; the same for unfinished runs and finished ones.
 
-A segment's arrays (`metastable.store.segments`) go to disk under these names and come back as one segment.
+A segment's arrays (`metastable.store.driver_segments`) go to disk under these names and come back as one segment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from metastable.errors import InputError
 from metastable.store.arrays_on_disk import Axes
 from metastable.store.checkpoint import Checkpoint
 from metastable.store.describe import Parts
-from metastable.store.segments import Segment
+from metastable.store.driver_segments import Segment
 from metastable.trajectory import Trajectory
 
 Arrays = dict[str, tuple[Axes, np.ndarray]]

@@ -21,7 +21,7 @@ from metastable.store.layout import fixed_arrays, restored_segment, segment_arra
 from metastable.store.reading import DATA, load, read_data
 from metastable.store.recipe import Recipe, fingerprint, recipe_of, write_recipe
 from metastable.store.run_facts import ended_facts, unfinished_facts
-from metastable.store.segments import Segment, check_state, collect, drive
+from metastable.store.driver_segments import Segment, check_state, collect, drive
 from metastable.trajectory import Trajectory
 
 _INTERVAL = 0.2  # seconds of work that may be lost; a checkpoint per segment would cost quick runs more than they take
