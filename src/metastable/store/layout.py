@@ -1,6 +1,7 @@
 """Which arrays a run has, under which names and axes; the same for unfinished runs and finished ones.
 
-A segment's arrays (`metastable.store.driver_segments`) go to disk under these names and come back as one segment.
+Here and in `recorder` records meet the driver: a segment's arrays go to disk under these names and come back as one
+segment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.solve.pieces import Piece as Segment
 from metastable.store.arrays_on_disk import Axes
 from metastable.store.checkpoint import Checkpoint
 from metastable.store.describe import Parts
-from metastable.store.driver_segments import Segment
 from metastable.trajectory import Trajectory
 
 Arrays = dict[str, tuple[Axes, np.ndarray]]
 PART_OF_DYNAMICS = "dynamics."
-_OWN = ("time", "x", "x0", "attention")  # arrays that are not a segment's extra ones
 # axes after time, of arrays along time besides the tokens; others get numbered axes
 _AXES = {"chart_y": ("token", "direction"), "chart_refs": ("token",), "attention": ("head", "query", "key")}
 
@@ -36,8 +36,11 @@ def fixed_arrays(times: np.ndarray, x0: np.ndarray, parts: Parts | None) -> tupl
 def segment_arrays(segments: Sequence[Segment]) -> Arrays:
     """The arrays along time of consecutive segments."""
     arrays = {"x": np.concatenate([segment.x for segment in segments])}
-    for name in segments[0].extra:
-        arrays[name] = np.concatenate([segment.extra[name] for segment in segments])
+    charts = [segment.chart for segment in segments if segment.chart is not None]
+    if charts:
+        arrays["chart_y"] = np.concatenate([chart[0] for chart in charts])
+        arrays["chart_refs"] = np.concatenate([chart[1] for chart in charts])
+        arrays["apart"] = np.concatenate([segment.apart for segment in segments])
     return _with_axes(arrays)
 
 
@@ -68,8 +71,18 @@ def _runs(count: int) -> Axes:
 
 def restored_segment(arrays: Mapping[str, np.ndarray], before: Checkpoint) -> Segment:
     """Everything up to a checkpoint as one segment."""
-    extra = {n: a for n, a in arrays.items() if n not in _OWN and not n.startswith(PART_OF_DYNAMICS)}
-    return Segment(0, arrays["x"], before.reached, before.state, extra, before.status, before.message, before.seconds)
+    chart = (arrays["chart_y"], arrays["chart_refs"]) if "chart_y" in arrays else None
+    return Segment(
+        0,
+        arrays["x"],
+        before.reached,
+        dict(before.state),
+        chart,
+        arrays.get("apart", np.zeros(before.saved)),
+        before.status,
+        before.message,
+        before.seconds,
+    )
 
 
 def check_fit(arrays: Mapping[str, np.ndarray]) -> None:
@@ -81,3 +94,15 @@ def check_fit(arrays: Mapping[str, np.ndarray]) -> None:
     fits = fits and all(shapes[name] == shape for name, shape in expected.items() if name in shapes)
     if not fits or ("chart_y" in shapes) != ("chart_refs" in shapes):
         raise InputError("its arrays do not fit each other")
+
+
+def check_state(state: Mapping[str, np.ndarray], tokens: tuple[int, ...], count: int) -> None:
+    """Refuse a state that cannot be this run's: it holds numbers, tokens, and two copies of tokens and references."""
+    shapes = ((), tokens, (2, *tokens), (2, *tokens[:-1]))
+    for name, value in state.items():
+        if value.shape not in shapes or value.dtype.kind not in "fiu":
+            raise ValueError(f"its {name!r} does not belong to this run")
+        if value.dtype.kind != "f" and value.ndim and not ((value >= 0) & (value < tokens[-2])).all():
+            raise ValueError(f"its {name!r} does not belong to this run")
+    if not 0 <= int(state["next"]) <= count:
+        raise ValueError("it does not belong to this run")

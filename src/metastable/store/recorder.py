@@ -10,6 +10,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.solve import simulate as integrate
+from metastable.solve.pieces import Piece as Segment
 from metastable.solve.pieces import Plan
 from metastable.solve.simulate import Until
 from metastable.store import arrays_on_disk
@@ -17,11 +18,10 @@ from metastable.store.checkpoint import Checkpoint, read_checkpoint, write_check
 from metastable.store.describe import Parts, take_apart
 from metastable.store.files import PART, disk_errors, reason, remove
 from metastable.store.folder import STATE, Purpose, check, claim, damaged, finish, release
-from metastable.store.layout import fixed_arrays, restored_segment, segment_arrays
+from metastable.store.layout import check_state, fixed_arrays, restored_segment, segment_arrays
 from metastable.store.reading import DATA, load, read_data
 from metastable.store.recipe import Recipe, fingerprint, recipe_of, write_recipe
 from metastable.store.run_facts import ended_facts, unfinished_facts
-from metastable.store.driver_segments import Segment, check_state, collect, drive
 from metastable.trajectory import Trajectory
 
 _INTERVAL = 0.2  # seconds of work that may be lost; a checkpoint per segment would cost quick runs more than they take
@@ -98,8 +98,8 @@ def _checkpoint(folder: Path, job: _Job) -> Checkpoint | None:
     found = read_checkpoint(folder, len(job.plan.times))
     if found is not None:
         try:
-            check_state(job.plan, job.x, found.state)
-        except ValueError as error:
+            check_state(found.state, job.x.shape, len(job.plan.times))
+        except (ValueError, KeyError) as error:
             raise damaged(folder, f"{STATE}: {reason(error)}") from error
     return found
 
@@ -124,12 +124,13 @@ def _resume(folder: Path, job: _Job, progress: Callable[[float], None] | None) -
     if before is not None:
         segments.append(restored_segment(read_data(folder, before.saved)[1], before))
     if before is None or (before.status == "done" and before.saved < len(plan.times)):
-        coming = drive(plan, job.x, job.until, None if before is None else before.state)
+        state = None if before is None else dict(before.state)
+        coming = integrate.run_pieces(plan, job.x, job.until, watched=True, state=state)
         for segment in _written(folder, coming, len(plan.times), 0.0 if before is None else before.seconds):
             segments.append(segment)
             if progress is not None:
                 progress(segment.reached)
-    trajectory = collect(plan, segments)
+    trajectory = integrate.collect(plan, segments)
     with disk_errors(folder, resumable=True):
         arrays_on_disk.shorten(folder / DATA, len(trajectory))
     finish(folder, "run", ended_facts(trajectory, job.parts.custom))
