@@ -38,8 +38,9 @@ def silent(progress: Progress) -> None:
 def progress_bar(count: int | None = None) -> Iterator[Report]:
     """A function that shows progress: bars on a terminal, a line now and then elsewhere.
 
-    A terminal shows one bar for each task that is not over. Elsewhere a line is written at most every ten seconds. In
-    both cases the result of a task that is over stays as a line, numbered when it is known that there are ``count``.
+    With ``count`` tasks run side by side, each with a bar of its own until it is over; without, one task follows
+    another, and its bar takes the place of the last. Where there is no terminal, a line is written at most every ten
+    seconds. In both cases the result of a task that is over stays as a line.
     """
     if sys.stderr.isatty():
         with _bars(count) as report:
@@ -69,7 +70,8 @@ def _bars(count: int | None) -> Iterator[Report]:
     from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    name, text = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[text]}"))
+    columns = (name, BarColumn(), text, TimeElapsedColumn())
     with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
         total = None if count is None else bars.add_task("all", total=count, text="")
         running: dict[str, TaskID] = {}
@@ -86,6 +88,8 @@ def _bars(count: int | None) -> Iterator[Report]:
                 bars.console.print(_result(progress, ended, count), markup=False, highlight=False)
                 return
             if progress.task not in running:
+                while count is None and running:
+                    bars.remove_task(running.popitem()[1])
                 running[progress.task] = bars.add_task(progress.task, total=1.0, text=progress.text)
             bar, known = running[progress.task], progress.share is not None
             bars.update(bar, total=1.0 if known else None, completed=progress.share or 0.0, text=progress.text)

@@ -39,7 +39,7 @@ def press_inside(*_: Any, **__: Any) -> Any:
 COMMANDS: dict[str, tuple[list[str], str, str]] = {
     "simulate": (
         ["simulate", "--n", "8", "--t", "1", "--out", "run", "--no-pictures"],
-        "metastable.store.recorder.integrate.run_pieces",
+        "metastable.store.recorder._resume",
         "at t = 0; the record in 'run' is unfinished: run the same command again to go on",
     ),
     "pictures": (
@@ -92,6 +92,6 @@ def test_an_error_without_ctrl_c_is_not_taken_for_one(metastable: Metastable, mo
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("INTERNAL: CpuCallback error calling callback")
 
-    monkeypatch.setattr("metastable.store.recorder.integrate.run_pieces", fail)
+    monkeypatch.setattr("metastable.store.recorder._resume", fail)
     assert metastable("simulate", "--n", 8, "--t", 1, "--out", "run").code == 70
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -18,6 +18,7 @@ from metastable import store
 from metastable.errors import InputError
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.experiments.run_one import run_into
+from metastable.store import files
 from metastable.store import folder as protocol
 from metastable.store.folder import KINDS, claim, finish, reopen, settled_by, status
 from metastable.store.locks import locked
@@ -228,8 +229,6 @@ with claim(folder, settled_by("sweep", {"seed": 3})) as found:
 
 def test_killed_for_real(tmp_path: Path) -> None:
     """SIGKILL while checkpoints are written: the last one is whole, the lock is free, the claim is taken up."""
-    from metastable.store.files import read_arrays
-
     purpose = settled_by("sweep", {"seed": 3})
     with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)]) as writer:
         while not (tmp_path / "state.npz").exists() and writer.poll() is None:
@@ -238,9 +237,18 @@ def test_killed_for_real(tmp_path: Path) -> None:
             pass
         time.sleep(0.05)
         os.kill(writer.pid, signal.SIGKILL)
-    k: Any = read_arrays(tmp_path / "state.npz")["k"]
+    k: Any = files.read_arrays(tmp_path / "state.npz")["k"]
     assert (k == k[0]).all()
     with claim(tmp_path, purpose) as found:
         assert found == "unfinished"
         finish(tmp_path, "sweep")
     assert {path.name for path in tmp_path.iterdir()} == {"provenance.json", "done"}
+
+
+def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.npz"
+    files.write_whole(path, b"old")
+    monkeypatch.setattr(os, "fsync", lambda number: killed(path, b""))
+    with pytest.raises(Killed):
+        files.write_whole(path, b"new")
+    assert path.read_bytes() == b"old"

@@ -14,7 +14,6 @@
 import json
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from metastable.config import named
 from metastable.equation import weights
 from metastable.errors import InputError, unknown
+from metastable.models.spectra import simulator_value
 
 _COMPLEX = rf"(?:nan|[-+]?inf|(?:{named.NUMBER})?(?:{named.NUMBER}j)?)"
 _VALUES = re.compile(rf"\s*({_COMPLEX}(?:\s*,\s*{_COMPLEX})*)\s*(?:@\s*([\w-]+))?\s*")
@@ -59,7 +59,7 @@ def matrix(name: str, given: Any, d: int, seed: int, heads: int | None) -> np.nd
 
 def _from_text(name: str, text: str, d: int, seed: int, heads: int | None) -> np.ndarray:
     if is_model(text):
-        return _from_model(text.removeprefix("model:"))
+        return np.asarray(simulator_value(text.removeprefix("model:")), dtype=np.float64)
     if text.startswith("["):
         return _from_list(name, _json(name, text))
     if is_file(text):
@@ -120,15 +120,3 @@ def _json(name: str, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not a matrix: {text[:60]!r}; write rows as [[1, 0], [0, 1]].") from error
-
-
-def _from_model(spec: str) -> np.ndarray:
-    """The one place where the simulator meets pretrained models."""
-    try:
-        spectra = import_module("metastable.models.spectra")
-        value = spectra.simulator_value(spec)
-    except (ImportError, AttributeError) as error:
-        raise InputError(
-            "Values from a model need the extra 'models'; install it with pip install 'metastable[models]'."
-        ) from error
-    return np.asarray(value, dtype=np.float64)
