@@ -54,7 +54,7 @@ _lock = threading.RLock()
 
 
 def coefficient(name: str) -> float:
-    """One of the numbers above; the group that it belongs to is read, or measured, when first asked for."""
+    """One of the numbers above; the group that it belongs to is read, or measured, when it is first needed."""
     if name not in _known:
         with _lock:
             if name not in _known:

@@ -24,7 +24,7 @@ from metastable.equation.dynamics import Dynamics
 
 
 def maps(members: Sequence[Dynamics], d: int, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """beta Q^T K and V of every run, (B, h, d, d) each; one member may stand for all runs."""
+    """beta Q^T K and V of every run, (B, h, d, d) each; one member may serve all runs."""
     A = np.stack([m.weights.score_map(0.0, d) for m in members])
     V = np.stack([m.weights.value_map(0.0, d) for m in members])
     same = len(members) == 1 and (beta == beta[0]).all()

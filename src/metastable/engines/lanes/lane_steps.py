@@ -38,7 +38,8 @@ def run_group(
 ) -> None:  # fmt: skip
     """All steps of one group; ``before`` and ``x`` (n d, 8) are overwritten, ``out`` (m n d, 8) gets the saves.
 
-    ``room`` (see `room_for`) is to work in. ``keys`` is None where lanes are runs, and the number of tokens where the lanes of n rows are tokens of one run.
+    ``room`` (see `room_for`) is to work in.
+    ``keys`` is None where lanes are runs, and the number of tokens where the lanes of n rows are tokens of one run.
     """
     rows, stages = n * d, tableau.shape[1]
     stage, closing, unit = room[:rows], room[rows : 2 * rows], room[2 * rows : 3 * rows]
