@@ -1,8 +1,8 @@
-"""Hand-vectorised kernels: what somebody would write who only wants this one workload fast.
+"""Hand-vectorised kernels: what one writes to make this one workload fast.
 
 Sums over keys are plain loops that the compiler may reorder into vector instructions; `exp` is a polynomial with the
 exponent put in by a bit shift, since a call to the C library cannot be vectorised, and must not be reordered itself.
-numba prefers 256-bit vectors on CPUs that have 512-bit ones, unless it is told otherwise before it loads.
+numba prefers 256-bit vectors on CPUs that have 512-bit ones, unless its environment says otherwise before it loads.
 """
 
 import math

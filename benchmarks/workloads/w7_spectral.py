@@ -85,7 +85,7 @@ CAUSAL = "metastable, causal"
 LARGE = ("S1 1e6", "S2 1e6")
 
 WORKLOAD = Workload(
-    title="one velocity in linear time, error asked for 1e-12",
+    title="one velocity in linear time, error requested 1e-12",
     cases=cases,
     tolerance=2e-12,
     engines={

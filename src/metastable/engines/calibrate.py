@@ -15,6 +15,7 @@ Engines and sums are chosen by these numbers, so that nothing in the source is t
 | `mode_2`, `mode_3`                  | per token and mode of the expansion on the circle, on S^2               |
 | `lane_pair`, `lane_coordinate`      | per run, pair and evaluation (and coordinate, 2 d) of runs in lanes     |
 | `lane_alone_pair`, `..._coordinate` | the same of one run, which has one core                                 |
+| `chart_pair`, `chart_coordinate`    | per pair and evaluation (and coordinate, d) of a rescaled run, one core |
 
 >>> coefficient("pair") > 0
 True
@@ -32,11 +33,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from metastable.backend import cache_home
+from metastable.engines.chart import kernel_runs, kernels
 from metastable.engines.exact import passes
 from metastable.engines.exact.task import Task
 from metastable.engines.lanes import batch
@@ -52,7 +54,7 @@ _lock = threading.RLock()
 
 
 def coefficient(name: str) -> float:
-    """One of the numbers above; the group that it belongs to is read, or measured, when first asked for."""
+    """One of the numbers above; the group that it belongs to is read, or measured, when it is first needed."""
     if name not in _known:
         with _lock:
             if name not in _known:
@@ -226,6 +228,25 @@ def _lanes() -> Costs:
     return found
 
 
+def _chart() -> Costs:
+    n, steps, sizes = 96, 8, (8, 48)
+    low, high = np.zeros(n, np.int64), np.full(n, n)
+    runs = {}
+    for d in sizes:
+        zero, ones, own = np.zeros(d), np.ones(d), np.arange(d)
+        basis = kernels.Basis(np.eye(d), True, ones, 0.1 * ones, zero, 0.1 * ones, zero, own, own[:0], 0.1)
+        y = np.random.default_rng(0).normal(size=(1, n, d)) / d**0.5
+        plan = (np.array([steps]), np.ones(1), 1e-3, np.array([[0.0], [1.0]]), 0.0, low, high, np.zeros(1))
+        runs[d] = partial(_from_start, basis, y, plan)
+    times = _best(runs)
+    pair, coordinate = _line(*(times[d] / (n * n * steps) for d in sizes), *map(float, sizes))
+    return {"chart_pair": pair, "chart_coordinate": coordinate}
+
+
+def _from_start(basis: kernels.Basis, y: np.ndarray, plan: tuple[Any, ...]) -> None:
+    kernel_runs.advance([basis], kernel_runs.start(y, np.arange(y.shape[1])[None]), *plan)
+
+
 _TILES = tuple(
     f"{how}_{what}_{dtype}" for how in ("tile", "blas") for what in ("pair", "coordinate") for dtype in _DTYPES
 )
@@ -234,4 +255,5 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[], Costs]]] = {
     "tiles": (_TILES, _tiles),
     "expansions": (("token", "mode_2", "mode_3"), _expansions),
     "lanes": (("lane_pair", "lane_coordinate", "lane_alone_pair", "lane_alone_coordinate"), _lanes),
+    "chart": (("chart_pair", "chart_coordinate"), _chart),
 }

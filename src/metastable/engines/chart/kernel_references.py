@@ -21,7 +21,7 @@ def choose(basis: Any, t: float, y: Any, refs: Any, offsets: int, low: Any, high
     factors(basis, t, 0.0, shift, False, room.far)
     turned(room.far, room.near, basis.partner, basis.pairs, y, refs, W)
     if offsets == 0 and not _most_held(d, W, X, square, row, held, best):
-        return False  # nobody is near anybody, whatever is attended to
+        return False  # no two tokens are near each other, whatever is attended to
     for i in range(n):
         held[i] = 0
     for i0 in range(0, n, PANEL):
@@ -49,8 +49,8 @@ def choose(basis: Any, t: float, y: Any, refs: Any, offsets: int, low: Any, high
 
 @inner
 def _most_held(d: int, W: Any, X: Any, square: Any, row: Any, held: Any, best: Any) -> bool:
-    """best: the most attended token within a relative distance of `_NEAR`; returns whether anybody is near another."""
-    n, anyone = len(held), False
+    """best: the most attended token within a relative distance of `_NEAR`; returns whether any two are so near."""
+    n, any_near = len(held), False
     for i in range(n):
         whole, squares = d // WIDTH * WIDTH, fill(W, 0.0)
         for c in range(0, whole, WIDTH):
@@ -61,7 +61,7 @@ def _most_held(d: int, W: Any, X: Any, square: Any, row: Any, held: Any, best: A
     for i0 in range(0, n, PANEL):
         for lane in range(PANEL):
             i = min(i0 + lane, n - 1)
-            row[0, lane], row[2, lane] = square[i], held[i]  # row 2: the most attention held by anyone near so far
+            row[0, lane], row[2, lane] = square[i], held[i]  # row 2: the most attention held by any token near so far
             for c in range(d):
                 X[c, lane] = W[i, c]
         first, second = load(row, 0, 0), load(row, 0, WIDTH)
@@ -79,7 +79,7 @@ def _most_held(d: int, W: Any, X: Any, square: Any, row: Any, held: Any, best: A
                 store(row, 1, WIDTH, right)
                 for i in range(i0, min(i0 + PANEL, n)):
                     if row[1, i - i0] >= 0.0 and i != j:
-                        anyone = True
+                        any_near = True
                         if held[j] > row[2, i - i0] or (held[j] == row[2, i - i0] and j < best[i]):
                             row[2, i - i0], best[i] = held[j], j
-    return anyone
+    return any_near

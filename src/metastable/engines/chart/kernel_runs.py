@@ -1,8 +1,8 @@
 """Fixed steps of the rescaled flow by kernels, for any number of runs: those of `metastable.engines.chart.steps`.
 
-Members of an ensemble never look at each other while they run, so each is a task of its own and they share the cores. A
-certified run is two members: itself, and a copy whose digits are shaken at every choice of references; whoever asked
-for both compares what they save. Arrays here have the members in front, (B, n, d).
+Members of an ensemble do not interact, so each is a task of its own and they share the cores. A certified run is two
+members: itself, and a copy whose digits are shaken at every choice of references; the driver compares what they save.
+Arrays here have the members in front, (B, n, d).
 """
 
 from collections.abc import Sequence

@@ -6,9 +6,9 @@ token with an offset. One product T_ij = <e^{top t} x_i G, w_j> then holds every
     score_ij - score_i,ref(i) = (T_i,ref(j) - T_i,ref(i)) + (T_ij if j has an offset)
 
 where the bracket is exactly 0 for tokens of one reference. The sum over tokens is one product as well: a reference
-speaks for all that follow it, and the reference of the query itself takes the opposite of all the others' weight.
+carries the weight of all that follow it, and that of the query itself the opposite of all the others' weight.
 Every score is rounded once and kept, so that its row's maximum is one of them to the last bit. Where G is diagonal and
-nobody has an offset T is symmetric, and what one panel computes the later ones need not.
+no token has an offset T is symmetric, and what one panel computes the later ones need not.
 
 Few functions with few arguments, and none that the kernels reach on several ways: compiling takes seconds as it is.
 """
@@ -85,7 +85,7 @@ def room(n: int, d: int) -> Room:
 
 @inner
 def factors(basis: Any, up: float, down: float, shift: float, led: bool, out: Any) -> None:
-    """e^{tau L + shift}, tau = ``down`` where V contracts and ``up`` elsewhere, capped as `flow` is; led by L if asked.
+    """e^{tau L + shift}, tau = ``down`` where V contracts and ``up`` elsewhere, capped as `flow` is; ``led``: times L.
 
     Row 0 multiplies a direction itself and row 1 its partner: a complex number's real and imaginary part.
     """

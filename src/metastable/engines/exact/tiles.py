@@ -31,7 +31,7 @@ ROWS, COLUMNS = 64, 128
 
 @inlined
 def _scores(Q: Any, i0: int, K: Any, j0: int, columns: int, T: Any, low: Any, high: Any, last: int, width: int) -> None:
-    """T = scores of queries i0 to i0 + ROWS and keys j0 to j0 + columns, -inf where a query may not look."""
+    """T = scores of queries i0 to i0 + ROWS and keys j0 to j0 + columns, -inf where a query does not see a key."""
     d, panel = Q.shape[1], VECTORS * width
     for c in range(0, columns, panel):
         for r in range(0, ROWS, HEIGHT):
@@ -107,7 +107,7 @@ def tile_sums(
             _scores(Q, i0, K, j0, columns, T, low, high, end, width)
             for i in range(i0, end):
                 raise_top(np.ceil(row_top(T, i - i0, columns, width)), i, out, z, m)
-                # a row that has seen nobody yet has only -inf here, which any finite shift turns into 0
+                # a row without a visible key so far has only -inf here, which any finite shift turns into 0
                 z[i] += exponentials(T, i - i0, columns, max(m[i], -1e30), w, j0, width)
             _gather(T, columns, V, n, j0, i0, out, width)
 

@@ -16,14 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metastable.engines.lanes.lane_steps import LANES, run_group
+from metastable.engines.lanes.lane_steps import LANES, room_for, run_group
 from metastable.engines.simd.exponential import LOG2E
+from metastable.engines.simd.packing import aligned
 from metastable.engines.simd.threads import share
 from metastable.equation.dynamics import Dynamics
 
 
 def maps(members: Sequence[Dynamics], d: int, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """beta Q^T K and V of every run, (B, h, d, d) each; one member may stand for all runs."""
+    """beta Q^T K and V of every run, (B, h, d, d) each; one member may serve all runs."""
     A = np.stack([m.weights.score_map(0.0, d) for m in members])
     V = np.stack([m.weights.value_map(0.0, d) for m in members])
     same = len(members) == 1 and (beta == beta[0]).all()
@@ -72,8 +73,9 @@ def advance(
     def run(
         maps: list[np.ndarray], ends: list[np.ndarray], size: int, keys: int | None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        (before, now), out = ends, np.empty((len(counts) * size * d, LANES))
-        run_group(*maps, before, now, *steps, tableau, *views, size, keys, *kind, out)
+        (before, now), out = ends, aligned((len(counts) * size * d, LANES), np.float64)
+        room = room_for(size, n, d, tableau.shape[1])
+        run_group(*maps, before, now, *steps, tableau, *views, size, keys, *kind, room, out)
         made = ((saved, out), (state[:1], before), (state[1:], now))
         return [(kept, tokens.reshape(len(kept), size, d, LANES)[:, :, :given]) for kept, tokens in made]
 
@@ -108,10 +110,14 @@ def _across(x: np.ndarray) -> np.ndarray:
     """Tokens (n, d) of one run with eight in the lanes of each row; the last fills up the last row."""
     n, d = x.shape
     order = np.minimum(np.arange(-(-n // LANES) * LANES), n - 1)
-    return np.ascontiguousarray(x[order].reshape(-1, LANES, d).transpose(0, 2, 1)).reshape(-1, LANES)
+    out = aligned((len(order) // LANES * d, LANES), np.float64)
+    out.reshape(-1, d, LANES)[:] = x[order].reshape(-1, LANES, d).transpose(0, 2, 1)
+    return out
 
 
 def _upright(a: np.ndarray, runs: np.ndarray, rows: int) -> np.ndarray:
     """The arrays of some runs, (rows, LANES); one array may serve all runs."""
     chosen = a[np.zeros_like(runs) if len(a) == 1 else runs]
-    return np.ascontiguousarray(chosen.reshape(len(runs), rows).T)
+    out = aligned((rows, len(runs)), np.float64)
+    out[:] = chosen.reshape(len(runs), rows).T
+    return out

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from metastable.engines.simd.exponential import exp2
+from metastable.engines.simd.packing import aligned
 from metastable.engines.simd.vectors import (
     between,
     every,
@@ -22,19 +23,29 @@ from metastable.engines.simd.vectors import (
 LANES = 8  # float64 in a vector
 
 
+def room_for(n: int, keys: int, d: int, stages: int) -> np.ndarray:
+    """Room to work in for n rows: stage, closing slopes, unit tokens, slopes of all stages, a query, its weights.
+
+    Aligned: a vector that straddles two cache lines takes twice as long.
+    """
+    return aligned(((3 + stages) * n * d + 2 * d + keys, LANES), np.float64)
+
+
 @kernel
 def run_group(
     A: Any, V: Any, before: Any, x: Any, counts: Any, thetas: Any, dt: float, tableau: Any, spans: Any, bounds: Any,
-    n: int, keys: Any, d: int, heads: int, sphere: bool, tangent: bool, out: Any
+    n: int, keys: Any, d: int, heads: int, sphere: bool, tangent: bool, room: Any, out: Any
 ) -> None:  # fmt: skip
     """All steps of one group; ``before`` and ``x`` (n d, 8) are overwritten, ``out`` (m n d, 8) gets the saves.
 
+    ``room`` (see `room_for`) is to work in.
     ``keys`` is None where lanes are runs, and the number of tokens where the lanes of n rows are tokens of one run.
     """
     rows, stages = n * d, tableau.shape[1]
-    stage, closing, unit = np.empty((rows, 8)), np.empty((rows, 8)), np.empty((rows, 8))
-    slopes = np.empty((stages * rows, 8))  # of all stages; those of the first stage also open a step's interpolant
-    weights, query = np.empty((n if keys is None else keys, 8)), np.empty((2 * d, 8))
+    stage, closing, unit = room[:rows], room[rows : 2 * rows], room[2 * rows : 3 * rows]
+    slopes = room[3 * rows :]  # of all stages; those of the first stage also open a step's interpolant
+    query = room[(3 + stages) * rows :]
+    weights = room[(3 + stages) * rows + 2 * d :]
     known = False  # whether the first slopes are the velocity at ``before``
     for m in range(len(counts)):
         for _ in range(counts[m]):
@@ -67,12 +78,16 @@ def run_group(
 @inlined
 def _ahead(x: Any, tableau: Any, k: int, dt: float, slopes: Any, rows: int, out: Any) -> None:
     """out = x + dt sum_j tableau[k, j] slope_j: where stage k begins, or the end of the step."""
+    first = True
+    for j in range(min(k, tableau.shape[1])):
+        if tableau[k, j] != 0.0:
+            part = fill(x, tableau[k, j] * dt)
+            for r in range(rows):
+                sofar = fill(x, 0.0) if first else load(out, r, 0)
+                store(out, r, 0, fma(part, load(slopes, j * rows + r, 0), sofar))
+            first = False
     for r in range(rows):
-        moved = fill(x, 0.0)
-        for j in range(min(k, tableau.shape[1])):
-            if tableau[k, j] != 0.0:
-                moved = fma(fill(x, tableau[k, j] * dt), load(slopes, j * rows + r, 0), moved)
-        store(out, r, 0, load(x, r, 0) + moved)
+        store(out, r, 0, load(x, r, 0) if first else load(x, r, 0) + load(out, r, 0))
 
 
 @inlined
@@ -143,13 +158,9 @@ def _key(x: Any, j: int, c: int, d: int, keys: Any) -> Any:
 
 
 @inlined
-def _hidden(s: Any, i: int, j: int, keys: Any, spans: Any, bounds: Any) -> Any:
-    """The score s of token j, or -inf in the lanes of tokens that do not see it; lanes of runs all see the same."""
-    if keys is None:
-        return s
-    if j < spans[i, 2] or j >= spans[i, 3]:
-        return between(s, fill(s, float(j)), load(bounds, 2 * i, 0), load(bounds, 2 * i + 1, 0), -np.inf)
-    return s
+def _hidden(s: Any, i: int, j: int, bounds: Any) -> Any:
+    """The score s of token j, or -inf in the lanes of tokens that do not see it."""
+    return between(s, fill(s, float(j)), load(bounds, 2 * i, 0), load(bounds, 2 * i + 1, 0), -np.inf)
 
 
 @inlined
@@ -165,38 +176,54 @@ def _attend(
     if d == 3:  # the same with all coordinates in registers
         _gather_three(x, i, keys, spans, bounds, weights, query)
         return
+    first, end, begin, stop = spans[i, 0], spans[i, 1], spans[i, 2], spans[i, 3]
     most = fill(x, -np.inf)
-    for j in range(spans[i, 0], spans[i, 1]):
+    for j in range(first, end):
         s = fill(x, 0.0)
         for c in range(d):
             s = fma(load(query, c, 0), _key(x, j, c, d, keys), s)
-        s = _hidden(s, i, j, keys, spans, bounds)
+        if keys is not None and (j < begin or j >= stop):
+            s = _hidden(s, i, j, bounds)
         store(weights, j, 0, s)
         most = larger(s, most)
     z = most - most  # 0, or nan for scores that are not finite
-    for j in range(spans[i, 0], spans[i, 1]):
+    for j in range(first, end):
         e = exp2(load(weights, j, 0) - most)
         store(weights, j, 0, e)
         z = z + e
     for c in range(d):
         gathered = fill(x, 0.0)
-        for j in range(spans[i, 0], spans[i, 1]):
+        for j in range(first, end):
             gathered = fma(load(weights, j, 0), _key(x, j, c, d, keys), gathered)
         store(query, d + c, 0, gathered / z)
 
 
 @inlined
+def _score_three(x: Any, j: int, keys: Any, q: Any, r: Any, s: Any) -> Any:
+    return fma(s, _key(x, j, 2, 3, keys), fma(r, _key(x, j, 1, 3, keys), q * _key(x, j, 0, 3, keys)))
+
+
+@inlined
 def _gather_three(x: Any, i: int, keys: Any, spans: Any, bounds: Any, weights: Any, query: Any) -> None:
     q, r, s = load(query, 0, 0), load(query, 1, 0), load(query, 2, 0)
+    first, end, begin, stop = spans[i, 0], spans[i, 1], spans[i, 2], spans[i, 3]
     most = fill(x, -np.inf)
-    for j in range(spans[i, 0], spans[i, 1]):
-        y = fma(s, _key(x, j, 2, 3, keys), fma(r, _key(x, j, 1, 3, keys), q * _key(x, j, 0, 3, keys)))
-        y = _hidden(y, i, j, keys, spans, bounds)
+    for j in range(begin, stop):  # which all lanes see
+        y = _score_three(x, j, keys, q, r, s)
         store(weights, j, 0, y)
         most = larger(y, most)
+    if keys is not None:
+        for j in range(first, min(begin, end)):
+            y = _hidden(_score_three(x, j, keys, q, r, s), i, j, bounds)
+            store(weights, j, 0, y)
+            most = larger(y, most)
+        for j in range(max(begin, stop), end):
+            y = _hidden(_score_three(x, j, keys, q, r, s), i, j, bounds)
+            store(weights, j, 0, y)
+            most = larger(y, most)
     z = most - most  # 0, or nan for scores that are not finite
     a, b, c = z, z, z
-    for j in range(spans[i, 0], spans[i, 1]):
+    for j in range(first, end):
         e = exp2(load(weights, j, 0) - most)
         z = z + e
         a = fma(e, _key(x, j, 0, 3, keys), a)

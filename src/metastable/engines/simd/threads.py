@@ -2,7 +2,7 @@
 
 Kernels release the interpreter's lock, so plain Python threads run them side by side. numba's own parallel loops
 would start an OpenMP pool, which makes torch in the same process many times slower, or a work queue that two callers
-may not enter at once; this pool disturbs nobody, may be entered from any thread, and costs some 20 microseconds a call.
+may not enter at once; this pool may be entered from any thread, and costs some 20 microseconds a call.
 """
 
 import os

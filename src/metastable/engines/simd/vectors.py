@@ -36,7 +36,7 @@ SOURCES = _fingerprint()
 
 
 def features() -> str:
-    """The features that kernels are compiled for, as LLVM names them: the host's, or what numba was told."""
+    """The features that kernels are compiled for, in LLVM's names: the host's, or those in ``NUMBA_CPU_FEATURES``."""
     return config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
 
 
