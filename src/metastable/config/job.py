@@ -1,6 +1,7 @@
 """From settings to a run that can start: tokens, weights, dynamics, plan, and the recipe to make it again."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ def _position(text: str | None, weights: Weights, n: int, d: int) -> Any:
     if parsed is None or parsed.factor != 1.0:
         raise InputError(f"position must be alibi or rotary, not {text!r}.")
     width = d if weights.Q is None else int(np.shape(weights.Q)[-2])
-    table = {"alibi": positions.alibi, "rotary": positions.rotary}
+    table: dict[str, Callable[..., Any]] = {"alibi": positions.alibi, "rotary": positions.rotary}
     return named.call("position", table, parsed, {"n": n, "heads": weights.heads, "width": width})
 
 

@@ -38,7 +38,7 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
     rows = []
     for i, (case, run) in enumerate(zip(cases, runs)):
         P, gaps = _attention(run)
-        rows.append(_measured(P, gaps, run.t, float(run.valid_until)))
+        rows.append(_measured(P, gaps, run.t, run.t[0] if run.valid_until is None else run.valid_until))
         if i == 0:
             first = {"attention": P, "tokens": _unscaled(run, case[2]), "depth": _depth(gaps)}
     out = {key: np.stack([row[key] for row in rows]) for key in rows[0]}

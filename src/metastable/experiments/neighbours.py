@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.backend import jnp
 from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
@@ -122,7 +123,7 @@ def _kuramoto(params: Params, first: int, last: int) -> Data:
     x = simulate(dynamics, x0, params.t, params.dt, save=81).x  # (T, b, n, 2)
     angle = np.arctan2(x0[..., 1], x0[..., 0])
     turning = np.sin(angle[:, None, :] - angle[:, :, None]).mean(axis=-1)  # (b, n)
-    v = np.asarray(dynamics.velocity(0.0, x0))
+    v = np.asarray(dynamics.velocity(0.0, jnp.asarray(x0)))
     order = order_parameter(x)  # (T, b)
     centre = x[-1].mean(axis=1, keepdims=True)
     far = np.arccos(np.clip((x[-1] * centre).sum(axis=-1) / np.linalg.norm(centre, axis=-1), -1.0, 1.0))

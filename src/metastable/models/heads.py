@@ -23,8 +23,8 @@ FOLDS = 8
 
 def visible(mask: str, n: int) -> np.ndarray:
     """Which token j is visible to which token i, (n, n) boolean."""
-    seen = masks.resolve(mask).rows(np.arange(n), n)
-    return np.ones((n, n), dtype=bool) if seen is None else np.asarray(seen)
+    rule, token = masks.resolve(mask).visible, np.arange(n)
+    return np.ones((n, n), dtype=bool) if rule is None else np.asarray(rule(token[:, None], token[None, :]))
 
 
 class Heads:

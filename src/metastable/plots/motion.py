@@ -178,12 +178,6 @@ def read_motion(tokens: Any, t: ArrayLike | None = None, run: int = 0, geometry:
 
 
 def _certified(tokens: Any) -> float:
-    """The time up to which digits are certified, inf where nobody looked."""
-    valid = getattr(tokens, "valid_until", None)
-    return np.inf if valid is None else float(valid)
-
-
-def _certified(tokens: Any) -> float:
     """Until when digits are certified; a run that was not certified is drawn without remarks."""
     until = getattr(tokens, "valid_until", None)
     return np.inf if until is None else float(until)
