@@ -13,6 +13,8 @@ import numpy as np
 
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.plots import paper
+from metastable.plots.style import FAINT, PALETTE, panels
 from metastable.theory import hypotheses
 from metastable.theory.leading import leading, paranormal_splitting
 from metastable.theory.residuals import Finding
@@ -243,17 +245,12 @@ def _settled(data: Data, case: int) -> np.ndarray:
 
 def start_and_end(axis: Any, start: np.ndarray, end: np.ndarray) -> None:
     """Two coordinates of tokens (n, d): where they began, small and grey, and where they ended."""
-    from metastable.plots.style import FAINT, PALETTE
-
     axis.scatter(*start[:, :2].T, s=8, color=FAINT)
     axis.scatter(*end[:, :2].T, s=16, color=PALETTE[0], edgecolor="white", linewidth=0.4, zorder=3)
     axis.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$")
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import paper
-    from metastable.plots.style import PALETTE, panels
-
     family_of = _seeds(params) % len(FAMILIES)
     with paper():
         figure, axes = panels(None, len(CLAIMS), 2.3, ratio=0.0, extra=1.8)

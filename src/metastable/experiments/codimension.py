@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable import plots
 from metastable.equation.weights import sparse_symmetric
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
@@ -236,8 +237,6 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 7a, 7b and 15, and distances of every instance."""
-    from metastable import plots
-
     t = parts.HORIZON * parts.SHARES
     (k,) = parts.shown(params, len(FAMILIES), 1)
     z, clock = data["path"][k], t / data["rate"][k]

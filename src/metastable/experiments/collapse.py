@@ -5,7 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from metastable import plots
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.solve.simulate import simulate
 from metastable.theory import hypotheses
 from metastable.theory.closed_forms import collapse_covariance
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -44,10 +48,6 @@ def times(params: Params) -> np.ndarray:
 
 def run(params: Params, work: Work) -> Data:
     """Covariances and largest norms over time for every instance; tokens of the first."""
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-    from metastable.solve.simulate import simulate
-
     eye = np.eye(params.d)
     dynamics = Dynamics(Weights(eye, eye, -eye), geometry="euclidean")
 
@@ -152,8 +152,6 @@ def _half(params: Params) -> int:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """The decay of every size in doubly logarithmic axes, and tokens of the first instance."""
-    from metastable import plots
-
     t = times(params)
     trace = np.trace(data["covariance"], axis1=-2, axis2=-1)  # (instances, T)
     lines = {"tr C": trace, "largest $|x_i|^2$": data["largest"] ** 2, "|mean|$^2$": data["mean"] ** 2}

@@ -9,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.observables import hull_growth
+from metastable.plots import paper, polytope
+from metastable.plots.style import panels
+from metastable.solve.simulate import simulate
 from metastable.theory.theorems import THEOREMS, Claim, Triple, settled_tokens
 from metastable.theory.verdicts import Verdict, judge_share
 
@@ -126,10 +132,6 @@ def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
     A settled token closes in by 1/(1 + dt) per layer, so the horizon of continuous time, doubled, takes
     2 HORIZON/log(1 + dt) layers; rounded up to where tokens are kept.
     """
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-    from metastable.solve.simulate import simulate
-
     depth = 8 * int(np.ceil(2.0 * parts.HORIZON / np.log1p(dt) / 8.0))
     members = [Dynamics(Weights(p.Q, p.K, p.V), geometry="rescaled") for p in triples]
     spare = 2 * params.chunk - len(members)  # one shape, so that nothing is compiled twice
@@ -141,8 +143,6 @@ def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
 
 def _measured(case: int, p: Triple, run: Any) -> dict[str, Any]:
     """Outcome, relative distance, and growth of the hull (V = I) of one run."""
-    from metastable.observables import hull_growth
-
     now, before = (_distance(case, p, run, index) for index in (-1, -2))
     known = run.valid_until >= run.t[-1] and len(run.t) == len(SHARES)
     outcome = parts.HOLDS if now <= parts.RESOLUTION else parts.BREAKS if now >= 0.9 * before else parts.UNDECIDED
@@ -220,10 +220,6 @@ def _limit(params: Params, data: Data, case: int, dt: float) -> Verdict:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import paper
-    from metastable.plots import polytope
-    from metastable.plots.style import panels
-
     with paper():
         figure, axes = panels(None, len(data["shown"]), 2.2, extra=0.4)
         for dt, end, axis in zip(data["shown-steps"], data["shown"], axes):

@@ -16,6 +16,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
+from metastable.plots import series, snapshots, trajectories
 from metastable.solve.simulate import simulate
 from metastable.theory.sphere_forms import first_token_path
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -177,8 +178,6 @@ def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: 
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series, snapshots, trajectories
-
     x, (value, vector, _) = data["shown"][0], _leading(data["V"])
     axis = np.array([1.0, -1.0])[:, None] * vector[int(data["drawn"])]  # (2, d)
     marked = np.concatenate([x, np.broadcast_to(axis, (len(x), *axis.shape))], axis=1)  # (T, n + 2, d)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.plots import eigenvalues, paper, series
 from metastable.theory.verdicts import Verdict, exact_interval, judge_number
 
 SOURCE = "second paper, section 4, after Definition 1"
@@ -144,8 +145,6 @@ def _curve(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import eigenvalues, paper, series
-
     d, share, low, high = _curve(data)
     curve = series(
         d,

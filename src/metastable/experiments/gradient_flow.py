@@ -15,6 +15,8 @@ from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import dissipation, energy_maximum, energy_rate, interaction_energy
+from metastable.plots import series
+from metastable.plots.style import panels, paper
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Kind, Verdict, judge_share
 
@@ -167,9 +169,6 @@ def _simpson(values: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series
-    from metastable.plots.style import panels, paper
-
     with paper():
         figure, axes = panels(None, 2 * len(params.betas), 2.6, 0.8, 0.2, columns=len(params.betas))
         for b, beta in enumerate(params.betas):

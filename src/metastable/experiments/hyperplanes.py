@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from metastable import plots
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.hypotheses import good_triple
 from metastable.theory.leading import leading
 from metastable.theory.theorems import THEOREMS, Triple
 from metastable.theory.verdicts import Verdict, judge_share
+from metastable.trajectory import Trajectory
 
 CLAIM = THEOREMS[2]
 SOURCE = "second paper, Theorem 4.1"
@@ -147,8 +149,6 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 6, 13 and 14: tokens, hyperplanes and their normal; and the coordinate along it."""
-    from metastable import plots
-
     figures: dict[str, Any] = {}
     for k in parts.shown(params, len(FAMILIES), 3):
         kind = (params.seed + k) % len(FAMILIES)
@@ -182,8 +182,6 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 def films(params: Params, data: Data) -> dict[str, Any]:
     """Fig. 14's instance, whose eigenvalues all have positive real part, until nothing moves."""
-    from metastable.trajectory import Trajectory
-
     k = parts.shown(params, len(FAMILIES), 3)[-1]
     t = parts.HORIZON * parts.SHARES / data["rate"][k]
     return {"hyperplanes": Trajectory(t[: parts.HALF], data["path"][k][: parts.HALF])}

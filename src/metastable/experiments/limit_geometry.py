@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from metastable.equation.weights import paranormal
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights, paranormal
 from metastable.experiments import (
     collapse,
     hyperplanes,
@@ -16,7 +17,9 @@ from metastable.experiments import (
     limit_geometry_parts as parts,
 )
 from metastable.experiments.base import Data, Experiment, Work
-from metastable.theory.theorems import Triple
+from metastable.plots.style import FAINT, INK, new_figure, paper
+from metastable.solve.simulate import simulate
+from metastable.theory.theorems import Triple, collapse_hypotheses
 from metastable.theory.verdicts import Verdict, judge_share
 
 CASES = ("V = cI, c > 0", "lambda_1(V) > 0 simple", "V paranormal", "V = -cI, c > 0")
@@ -85,11 +88,6 @@ def run(params: Params, work: Work) -> Data:
 
 def _collapse(params: Params, cases: list[Triple]) -> Data:
     """Theorem C.5's instances: y = sqrt(a) x in time ct obeys the case a = c = 1, so all run in one call."""
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-    from metastable.solve.simulate import simulate
-    from metastable.theory.theorems import collapse_hypotheses
-
     eye = np.eye(3)
     dynamics = Dynamics(Weights(eye, eye, -eye), geometry="euclidean")
     spare = [cases[-1]] * (params.chunk - len(cases))
@@ -146,8 +144,6 @@ def table(params: Params, data: Data) -> list[tuple[str, ...]]:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Table 1 as a picture."""
-    from metastable.plots.style import FAINT, INK, new_figure, paper
-
     head = ("value", "key and query", "limit", "source", "seen in", "measured")
     rows = [(*letters, *row[2:]) for letters, row in zip(LETTERS, table(params, data))]
     with paper():

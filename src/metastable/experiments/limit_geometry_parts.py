@@ -22,7 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Work
+from metastable.solve.simulate import simulate
 from metastable.theory.theorems import Claim, Measurement, Triple, settled_tokens
 
 RESOLUTION = 1e-3
@@ -86,10 +89,6 @@ def instances(
 
 
 def _runs(triples: Sequence[Triple], rates: Sequence[float], horizon: float, method: str, chunk: int) -> list[Any]:
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-    from metastable.solve.simulate import simulate
-
     members = [Dynamics(Weights(p.Q, p.K, p.V / r), geometry="rescaled") for p, r in zip(triples, rates)]
     runs: list[Any] = []
     for first in range(0, len(members), chunk):

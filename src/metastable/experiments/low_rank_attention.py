@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable import plots
 from metastable.experiments import low_rank_attention_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory import hypotheses
@@ -206,8 +207,6 @@ def _in_space(params: Params, data: Data, key: str, d: int) -> list[bool | None]
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 2, 3, 4, 11, and the rate."""
-    from metastable import plots
-
     t = params.t * parts.SHARES
     base = f"line{params.n}_"
     P = data[base + "attention"][0]  # (T, n, n)

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from metastable.backend import jax, jnp
+from metastable.engines.chart import basis as rescaled_chart
+from metastable.engines.chart import state as rescaled
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments.base import Data
+from metastable.solve.simulate import simulate
+from metastable.theory.limits import BooleanAttention
 
 SHARES = np.concatenate([np.linspace(0.0, 0.6, 28), np.linspace(2 / 3, 1.0, 5)])  # of the horizon
 EARLIER = 28  # two thirds of it
@@ -26,10 +33,6 @@ def embedded(Q: np.ndarray, K: np.ndarray, V: np.ndarray, tokens: np.ndarray) ->
 
 def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int, keep: bool, dt: float = 0.05) -> Data:
     """One row per case: distances over time, rank, slope, and with ``keep`` the first case's attention and tokens."""
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-    from metastable.solve.simulate import simulate
-
     cases = [embedded(*case) for case in cases]
     spare = [cases[-1]] * (chunk - len(cases))
     members = [Dynamics(Weights(Q, K, V), geometry="rescaled") for Q, K, V, _ in [*cases, *spare]]
@@ -47,10 +50,6 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
 
 def _attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
     """Attention and score gaps at every saved time, (T, n, n), from the run's own chart."""
-    from metastable.backend import jax, jnp
-    from metastable.engines.chart import basis as rescaled_chart
-    from metastable.engines.chart import state as rescaled
-
     global _compiled
     if _compiled is None:
         over_time = partial(jax.vmap, in_axes=(None, None, 0, 0, 0))
@@ -101,8 +100,6 @@ def _measured(P: np.ndarray, gaps: np.ndarray, t: np.ndarray, valid: float) -> d
 
 
 def _distance(P: np.ndarray, leaders: np.ndarray) -> np.ndarray:
-    from metastable.theory.limits import BooleanAttention
-
     return BooleanAttention(int(leaders[0]), int(leaders[-1])).distance(P)
 
 

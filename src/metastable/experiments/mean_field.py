@@ -12,6 +12,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.plots import series
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, appendix A"
@@ -164,8 +165,6 @@ def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series
-
     n = np.array(params.sizes, dtype=float)
     steps = data[f"W-{params.sizes[0]}"].shape[1] - 1
     lines, bands = {}, {}

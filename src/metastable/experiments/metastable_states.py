@@ -13,6 +13,8 @@ from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
+from metastable.plots import series, snapshots
+from metastable.plots.style import SOFT, one_axes, paper
 from metastable.solve.simulate import simulate
 from metastable.theory.two_clusters import two_cluster_time
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -167,8 +169,6 @@ def _at(t: np.ndarray, when: float) -> int:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series, snapshots
-
     clusters = data["clusters"].astype(float)
     mean, half = clusters.mean(axis=0), 1.96 * clusters.std(axis=0) / np.sqrt(len(clusters))
     return {
@@ -187,8 +187,6 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 
 def _draw_lifetimes(data: Data) -> Any:
-    from metastable.plots.style import SOFT, one_axes, paper
-
     merged = data["pair_merged"].astype(bool)
     with paper():
         figure, panel = one_axes(None, 3.6, 2.7)

@@ -11,7 +11,9 @@ from metastable.errors import InputError
 from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
+from metastable.models.spectra import ov_eigenvalues, value_block_eigenvalues
 from metastable.observables import cluster_count
+from metastable.plots import series, snapshots
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_share
 from metastable.trajectory import Trajectory
@@ -55,8 +57,6 @@ def leading(values: np.ndarray, top: int) -> np.ndarray:
 
 
 def run(params: Params, work: Work) -> Data:
-    from metastable.models.spectra import ov_eigenvalues, value_block_eigenvalues
-
     block = model_parts.model_of(params.model).block(params.layer)
     if not 0 <= params.head < block.heads:
         raise InputError(f"{params.model!r} has heads 0 to {block.heads - 1}, not {params.head}.")
@@ -182,7 +182,6 @@ def _words(values: np.ndarray) -> str:
 def draw(params: Params, data: Data) -> dict[str, Any]:
     if model_parts.SKIPPED in data:
         return {}
-    from metastable.plots import series, snapshots
 
     figures: dict[str, Any] = {}
     for r, reading in enumerate(READINGS):

@@ -9,6 +9,14 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.models.agreement import adjusted_rand
+from metastable.models.heads import Heads, correlation, cut, grouped, merged
+from metastable.models.probe import probe
+from metastable.models.stream import stream
+from metastable.models.study_figures import TOKENS_SHOWN, plain_word
+from metastable.plots import heatmap
+from metastable.plots.colours import cycle
+from metastable.plots.style import INK, new_figure, one_axes, paper
 from metastable.theory.verdicts import Verdict, judge_number
 
 SOURCE = "first paper, sec. 3.1.2, 4.1 and Fig. 2"
@@ -31,9 +39,6 @@ class Params:
 
 
 def run(params: Params, work: Work) -> Data:
-    from metastable.models.heads import Heads
-    from metastable.models.stream import stream
-
     model = model_parts.model_of(params.model)
     given = model_parts.texts_of(model, params.seed, params.instances)
     depth = params.layers or model.depth
@@ -63,7 +68,6 @@ def _told(work: Work, count: int) -> Callable[[int, int | None], None]:
 
 def _sinks(params: Params, name: str) -> Callable[[], Data]:
     """First-token mass (texts, layers, heads) and its baseline (texts,); a sentence where there is no such model."""
-    from metastable.models.probe import probe
 
     def make() -> Data:
         try:
@@ -105,8 +109,6 @@ def _groups(params: Params, data: Data) -> list[Verdict]:
     different groups. The interval is a bootstrap over the folds into which the texts were dealt. Stability compares
     the groups found in random halves of the texts; ARI 0.8 leaves about one head of eight misplaced.
     """
-    from metastable.models.heads import correlation, grouped, merged
-
     count, mean, moment = data["count"][-1], data["mean"][-1], data["moment"][-1]
     labels, score = grouped(correlation(merged(count, mean, moment)))
     filled = np.flatnonzero(count)
@@ -140,9 +142,6 @@ def _groups(params: Params, data: Data) -> list[Verdict]:
 
 
 def _stability(count: np.ndarray, mean: np.ndarray, moment: np.ndarray, k: int) -> list[float]:
-    from metastable.models.agreement import adjusted_rand
-    from metastable.models.heads import correlation, cut, merged
-
     filled, rng, agreed = np.flatnonzero(count), np.random.default_rng(0), []
     for _ in range(35 if len(filled) > 1 else 0):  # as many as there are ways to halve eight folds
         order = rng.permutation(filled)
@@ -169,8 +168,6 @@ def _rise(params: Params, data: Data) -> Verdict:
 
 
 def _mean_correlation(data: Data, layer: int, folds: np.ndarray) -> float:
-    from metastable.models.heads import correlation, merged
-
     found = correlation(merged(data["count"][layer, folds], data["mean"][layer, folds], data["moment"][layer, folds]))
     return float(np.nanmean(found[~np.eye(len(found), dtype=bool)]))
 
@@ -224,10 +221,6 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 
 def _left(data: Data) -> Any:
-    from metastable.models.study_figures import TOKENS_SHOWN, plain_word
-    from metastable.plots import heatmap
-    from metastable.plots.style import new_figure, paper
-
     shown = data["words"][:TOKENS_SHOWN]
     values = data["received"][-1][:, : len(shown)]
     with paper():
@@ -244,10 +237,6 @@ def _left(data: Data) -> Any:
 
 
 def _right(data: Data, layer: int) -> Any:
-    from metastable.models.heads import correlation, grouped, merged
-    from metastable.plots import heatmap
-    from metastable.plots.style import INK, paper
-
     found = correlation(merged(data["count"][layer], data["mean"][layer], data["moment"][layer]))
     labels = grouped(found)[0]
     order = np.argsort(labels, kind="stable")
@@ -265,9 +254,6 @@ def _right(data: Data, layer: int) -> Any:
 
 
 def _over_depth(params: Params, data: Data) -> Any:
-    from metastable.plots.colours import cycle
-    from metastable.plots.style import INK, one_axes, paper
-
     names = [n for n in (params.model, *model_parts.companions(params)) if f"{n}/mass" in data]
     with paper():
         figure, panel = one_axes(None)

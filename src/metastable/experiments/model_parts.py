@@ -14,6 +14,10 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.experiments.base import Data, Work
+from metastable.models import zoo
+from metastable.models.load import load
+from metastable.models.load import reach as reach_model
+from metastable.models.texts import default_corpus, texts
 from metastable.theory.verdicts import Interval, Verdict, judge_number
 
 ZOO = "reactions-albert"
@@ -26,8 +30,6 @@ _DRAWN_TOKENS = 48  # of a random text, for a model that came without a tokenize
 @cache
 def _loaded(name: str) -> Any:
     """A model, or the sentence that says why there is none: asked once per process, a missing index takes a while."""
-    from metastable.models.load import load
-
     try:
         reach(name)
         return load(name)
@@ -37,11 +39,7 @@ def _loaded(name: str) -> Any:
 
 def reach(name: str) -> None:
     """InputError unless the model and its texts are here or can be fetched."""
-    from metastable.models import zoo
-    from metastable.models.load import reach
-    from metastable.models.texts import default_corpus
-
-    reach(name, PATIENCE)
+    reach_model(name, PATIENCE)
     if default_corpus(name) in zoo.CORPORA:
         zoo.fetch(default_corpus(name), PATIENCE)
 
@@ -78,8 +76,6 @@ def texts_of(model: Any, first: int, count: int) -> Sequence[str | Sequence[int]
 
     A model without a tokenizer gets random tokens.
     """
-    from metastable.models.texts import default_corpus, texts
-
     if model.tokenizer is None:
         n, size = min(_DRAWN_TOKENS, model.longest), int(model.stack.config.vocab_size)
         return [np.random.default_rng(k).integers(0, size, n).tolist() for k in range(first, first + count)]

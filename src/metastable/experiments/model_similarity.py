@@ -8,6 +8,10 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.models.probe import probe
+from metastable.models.study_figures import CAUTION, some_layers
+from metastable.plots import histograms, series
+from metastable.plots.style import footnote, paper
 from metastable.theory.verdicts import Verdict, judge_number, mean_interval
 
 SOURCE = "first paper, sec. 3.1.1, 4.1 and Fig. 1"
@@ -43,8 +47,6 @@ def run(params: Params, work: Work) -> Data:
 
 def _measured(params: Params, model: Any, seed: int, work: Work) -> Data:
     """Shares, means and clusters (texts, layer, ...), pooled counts (layer, kind, bin), and the trained depth."""
-    from metastable.models.probe import probe
-
     given = model_parts.texts_of(model, seed, params.instances)
     depth = params.layers if model.shared else model.depth
 
@@ -145,9 +147,6 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
 def draw(params: Params, data: Data) -> dict[str, Any]:
     if model_parts.SKIPPED in data:
         return {}
-    from metastable.models.study_figures import CAUTION, some_layers
-    from metastable.plots import histograms, series
-    from metastable.plots.style import footnote, paper
 
     trained, last = int(data["trained"]), data["counts"].shape[0] - 1
     layers = some_layers(0, last, trained, 8)

@@ -8,6 +8,9 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.experiments import model_parts
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.models.spectra import spectra
+from metastable.models.study_figures import some_layers
+from metastable.plots import eigenvalues
 from metastable.theory.verdicts import Status, Verdict, exact_interval
 
 SOURCE = "second paper, sec. 4, Definition 1 and Fig. 10"
@@ -34,8 +37,6 @@ def run(params: Params, work: Work) -> Data:
 
 
 def _measured(params: Params, name: str) -> Data:
-    from metastable.models.spectra import spectra
-
     try:
         found = spectra(model_parts.model_of(name), top=0)
     except InputError as error:
@@ -121,8 +122,6 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
 def draw(params: Params, data: Data) -> dict[str, Any]:
     if model_parts.SKIPPED in data:
         return {}
-    from metastable.models.study_figures import some_layers
-    from metastable.plots import eigenvalues
 
     figures: dict[str, Any] = {}
     words = {"ov": "the map O V that moves tokens", "value_block": "the square value block, as published"}

@@ -10,8 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.beyond_positive_definite import start_and_end
+from metastable.observables import cluster_count, hull_growth
+from metastable.plots import paper, series
+from metastable.plots.style import panels
+from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
 
 SOURCE = "second paper, section 6"
@@ -34,9 +41,6 @@ class Params:
 
 def instance(params: Params, heads: int, seed: int) -> tuple[Any, np.ndarray]:
     """Dynamics with that many heads, and tokens; the tokens of a seed are the same for every number of heads."""
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-
     rng = np.random.default_rng([seed, 1])
     scores = [parts.random_score(params.d, rng) for _ in range(heads)]
     Q, K = (np.stack([pair[i] for pair in scores]) for i in (0, 1))  # (h, d, d)
@@ -60,9 +64,6 @@ def run(params: Params, work: Work) -> Data:
 
 def _measured(params: Params, chosen: list[tuple[Any, np.ndarray]], show: bool) -> Data:
     """Clusters, growth of the hull, distance from rest and spread of attention for every instance."""
-    from metastable.observables import cluster_count, hull_growth
-    from metastable.solve.simulate import simulate
-
     spare = params.chunk - len(chosen)
     members, tokens = [m for m, _ in chosen], np.stack([x for _, x in chosen] + [chosen[-1][1]] * spare)
     times = params.t * np.array([0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0])
@@ -158,10 +159,6 @@ def _hull(params: Params, data: Data) -> Verdict:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.experiments.beyond_positive_definite import start_and_end
-    from metastable.plots import paper, series
-    from metastable.plots.style import panels
-
     counts = [data[f"count-{heads}"] for heads in params.heads]
     ends = np.array([mean_interval(c) if len(c) > 1 else (c[0], c[0]) for c in counts], dtype=float)
     heads = np.array(params.heads, dtype=float)

@@ -15,6 +15,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count, order_parameter
+from metastable.plots.style import FAINT, PALETTE, RED, SOFT, new_figure, panels, paper
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, exact_interval, judge_share
 
@@ -227,8 +228,6 @@ def _judge_kuramoto(params: Params, data: Data, seeds: list[int]) -> list[Verdic
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots.style import FAINT, PALETTE, RED, panels, paper
-
     with paper():
         figure, axes = panels(None, 3, 2.3, 0.9, 0.2)
         paths = data["opinions_shown"][0]  # (T, n)
@@ -247,8 +246,6 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 
 def _contours(panel: Any, cloud: np.ndarray, width: float) -> None:
-    from metastable.plots.style import SOFT
-
     line = np.linspace(-3.6, 3.6, 61)
     grid = np.stack(np.meshgrid(line, line), axis=-1)  # (61, 61, 2)
     density = np.exp(-0.5 * ((grid[:, :, None] - cloud) ** 2).sum(axis=-1) / width**2).mean(axis=-1)
@@ -256,8 +253,6 @@ def _contours(panel: Any, cloud: np.ndarray, width: float) -> None:
 
 
 def _table(params: Params, data: Data) -> Any:
-    from metastable.plots.style import new_figure, paper
-
     several, blobs = data["opinions_count"] >= 2, data["shift_modes"] == params.blobs
     rows = [
         ["Hegselmann-Krause", 'score "bounded"', "several clusters", _percent(several)],

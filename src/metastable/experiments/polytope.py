@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from metastable import plots
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
+from metastable.observables import hull_count, hull_growth
+from metastable.theory.limits import polytope_of
 from metastable.theory.theorems import THEOREMS, Triple
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
+from metastable.trajectory import Trajectory
 
 CLAIM = THEOREMS[1]
 DETAILS = ("vertices", "largest distance from a vertex or 0")
@@ -52,8 +56,6 @@ def run(params: Params, work: Work) -> Data:
 
 def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
     """How far any later token gets outside an earlier hull, relative; and the vertices at the start."""
-    from metastable.observables import hull_count, hull_growth
-
     few = np.array([0, 3, 6, 9, 13, 18, parts.HALF, len(parts.SHARES) - 1])
     few = few[few < len(run.t)]
     growth = hull_growth(run.x[few]).max() / np.linalg.norm(case.tokens, axis=1).max()
@@ -129,8 +131,6 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 def _identity(params: Params, data: Data) -> np.ndarray:
     """The identity's largest gap over the tokens of each instance, as a distance relative to the extent."""
-    from metastable.theory.limits import polytope_of
-
     worst = []
     for i, z in enumerate(data["end"]):
         form, extent = triple(params, i).form, float(data["extent"][i])
@@ -145,8 +145,6 @@ def _identity(params: Params, data: Data) -> np.ndarray:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 1 and 5, and how many vertices there are."""
-    from metastable import plots
-
     t = parts.HORIZON * parts.SHARES
     path = data["path"]
     figures = {}
@@ -166,8 +164,6 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 def films(params: Params, data: Data) -> dict[str, Any]:
     """The first instance, until nothing moves."""
-    from metastable.trajectory import Trajectory
-
     shown = parts.HALF
     return {"polytope": Trajectory(parts.HORIZON * parts.SHARES[:shown], data["path"][0][:shown])}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable import plots
 from metastable.equation.weights import paranormal
 from metastable.experiments import limit_geometry_parts as parts
 from metastable.experiments.base import Data, Experiment, Work
@@ -115,8 +116,6 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Fig. 8 in space, each panel with its own scale, and its shadow in F with the limiting polygon."""
-    from metastable import plots
-
     (k,) = parts.shown(params, 2, 1)
     t, z = parts.HORIZON * parts.SHARES, data["path"][k]
     shadow = z @ _plane(triple(params, k).V).T  # (T, n, 2)

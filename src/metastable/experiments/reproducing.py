@@ -15,7 +15,7 @@ from metastable.experiments import EXPERIMENTS, model_parts
 from metastable.experiments.run_one import PRESETS
 from metastable.experiments.workers import Result, Task, run_all
 from metastable.progress import Progress, Report, silent
-from metastable.report import SLOTS, gallery
+from metastable.report.gallery import SLOTS, gallery
 from metastable.store.files import disk_errors, remove, write_whole
 from metastable.store.folder import DONE, claim, finish, reopen, settled_by
 

@@ -14,6 +14,7 @@ from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, count_of, order_parameter
+from metastable.plots import series, snapshots
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
@@ -123,8 +124,6 @@ def _by_chance(n: int) -> float:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series, snapshots
-
     shown = [*params.snapshots, params.t]
     figures = {
         f"Fig. 5 read as {reading}": snapshots(data["shown"][0, k], data["t"], times=shown, first="red")

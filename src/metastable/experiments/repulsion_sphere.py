@@ -16,6 +16,7 @@ from metastable.equation.weights import Weights, from_eigenvalues
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
+from metastable.plots import series, snapshots
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
@@ -134,8 +135,6 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series, snapshots
-
     shown = [*params.snapshots, params.t]
     figures = {
         f"Fig. 6 read as {reading}": snapshots(data["shown"][0, k], data["t"], times=shown, first="red")

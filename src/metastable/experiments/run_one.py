@@ -13,44 +13,21 @@ and a finished experiment is never run again.
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from metastable.errors import InputError, unknown
+from metastable.errors import unknown
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.plots import animate, save_figure
 from metastable.provenance import stamp
-from metastable.store.files import disk_errors, read_json, remove, write_json
-from metastable.store.folder import Purpose, check, claim, finish, read_provenance, settled_by, status
-from metastable.theory.verdicts import Verdict, verdict_from_dict
+from metastable.report.experiment_record import Record, read
+from metastable.store.files import disk_errors, remove, write_json
+from metastable.store.folder import Purpose, check, claim, finish, settled_by
 
 PRESETS = ("default", "quick", "full")
 FILM = {"frames": 75, "fps": 25, "size": (400, 400)}  # three seconds, about 100 kB
 Share = Callable[[float, str], None]  # the share that is done, and a text
-
-
-@dataclass(frozen=True)
-class Record:
-    """A finished experiment as it lies on disk."""
-
-    name: str
-    folder: Path
-    about: Mapping[str, str]  # title, source, figures, text
-    preset: str
-    overrides: Mapping[str, Any]
-    params: Mapping[str, Any]
-    verdicts: tuple[Verdict, ...]
-    figures: tuple[tuple[str, str], ...]  # (file, what it shows)
-    films: tuple[tuple[str, str], ...]
-    seconds: float
-    made: Mapping[str, Any]
-
-    @property
-    def failed(self) -> bool:
-        """True when a theorem was seen to fail."""
-        return any(v.status == "fails" and v.kind == "theorem" for v in self.verdicts)
 
 
 def settings(experiment: Experiment, preset: str, overrides: Mapping[str, Any]) -> Any:
@@ -92,37 +69,6 @@ def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> 
     seconds = round(time.perf_counter() - started, 2)
     finish(folder, "experiment", {"figures": figures, "films": films, "seconds": seconds, "made": stamp()})
     remove(folder / "parts")
-
-
-def read(folder: Path) -> Record:
-    """A finished experiment from its folder."""
-    if status(folder, "experiment") != "finished":
-        raise InputError(f"{str(folder)!r} holds no finished experiment; run it again.")
-    head = read_provenance(folder, "experiment")
-    try:
-        verdicts = read_json(folder / "verdicts.json")["verdicts"]
-        return Record(
-            head["name"],
-            folder,
-            head["about"],
-            head["preset"],
-            head["overrides"],
-            {name: value for name, value in head["settings"].items() if name != "experiment"},
-            tuple(verdict_from_dict(v) for v in verdicts),
-            tuple((file, text) for file, text in head["figures"]),
-            tuple((file, text) for file, text in head["films"]),
-            float(head["seconds"]),
-            head["made"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{str(folder)!r} holds no finished experiment ({error}); run it again.") from error
-
-
-def command(names: Sequence[str], preset: str, overrides: Mapping[str, Any]) -> str:
-    """The command that makes these results, without its --out."""
-    flags = [] if preset == "default" else [f"--{preset}"]
-    flags += [f"--{ {'instances': 'seeds'}.get(key, key) } {value}" for key, value in overrides.items()]
-    return " ".join(["metastable reproduce", *names, *flags])
 
 
 # --- steps --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count
+from metastable.plots import series, snapshots
 from metastable.solve.simulate import simulate
 from metastable.theory.two_clusters import causal_second_token_time
 from metastable.theory.verdicts import Verdict, exact_interval, judge_share
@@ -183,8 +184,6 @@ def _seeds(params: Params, data: Data) -> list[int]:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series, snapshots
-
     figures = {
         f"Fig. 3, {READINGS[r]}": snapshots(data["shown"][0, r], data["t"], times=params.snapshots, first="red")
         for r in (0, 1)

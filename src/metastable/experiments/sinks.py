@@ -15,6 +15,8 @@ from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import sink_baseline, sink_mass
+from metastable.plots import series
+from metastable.plots.style import panels, paper
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
@@ -144,8 +146,6 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 
 def _over_beta(params: Params, ratio: np.ndarray) -> Any:
-    from metastable.plots import series
-
     last = ratio[..., -1]  # (b, V, betas)
     mean, half = last.mean(axis=0), 1.96 * last.std(axis=0) / np.sqrt(len(last))
     return series(
@@ -161,9 +161,6 @@ def _over_beta(params: Params, ratio: np.ndarray) -> Any:
 
 
 def _over_time(params: Params, ratio: np.ndarray) -> Any:
-    from metastable.plots import series
-    from metastable.plots.style import panels, paper
-
     with paper():
         figure, axes = panels(None, len(VALUES), 2.2, 0.85, 0.2)
         for v, panel in enumerate(axes):
@@ -180,8 +177,6 @@ def _over_time(params: Params, ratio: np.ndarray) -> Any:
 
 
 def _over_tokens(params: Params, data: Data) -> Any:
-    from metastable.plots import series
-
     b = params.betas.index(params.judged[-1])
     mean = data["mass"][:, :, b, -1].mean(axis=0)  # (V, n)
     place = np.arange(1, params.n + 1)

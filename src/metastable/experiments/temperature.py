@@ -14,6 +14,8 @@ from metastable.equation.dynamics import Dynamics
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
+from metastable.plots import series
+from metastable.plots.style import SOFT
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
 
@@ -114,9 +116,6 @@ def _share(params: Params, several: np.ndarray, at: int, what: str, want: bool, 
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    from metastable.plots import series
-    from metastable.plots.style import SOFT
-
     lines, bands = {}, {}
     for key, name in (("clusters", "clusters of two or more"), ("alone", "lone tokens")):
         ends = np.array([mean_interval(column) for column in data[key].T])  # (betas, 2)

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.experiments.run_one import Record, read, run_into
+from metastable.experiments.run_one import run_into
 from metastable.progress import Progress, Report
+from metastable.report.experiment_record import Record, read
 from metastable.store.folder import DONE, note_crash, reopen
 
 _TRIES = 2  # of an experiment whose worker dies

@@ -5,9 +5,8 @@ accumulated by pairwise updates of means and co-moments, which lose no digits ho
 Texts are dealt into folds, and a grouping counts as stable when random halves of the folds find it again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ import numpy as np
 from metastable.equation import masks
 from metastable.models.agreement import adjusted_rand, silhouette
 from metastable.models.layer_similarity import ratio
-from metastable.models.pretrained import Model
-from metastable.models.stream import Progress, Text
+from metastable.models.stream import Text
 
 FOLDS = 8
 
@@ -170,29 +168,3 @@ def _distance(correlations: np.ndarray) -> np.ndarray:
     distance = 1.0 - np.nan_to_num(correlations, nan=0.0)
     np.fill_diagonal(distance, 0.0)
     return np.maximum((distance + distance.T) / 2.0, 0.0)
-
-
-def heads(
-    name: str | Path | Model,
-    texts: Iterable[str | Sequence[int]],
-    layers: int | None = None,
-    special: bool = True,
-    resume: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Any:
-    """Correlations and groups of attention heads over many texts, and the heat map of the first text.
-
-    The options are those of ``metastable.models.probe``; the result is its ``heads`` dataset.
-
-    Examples
-    --------
-    >>> from metastable.models import heads, zoo
-    >>> found = heads("reactions-albert", zoo.reactions()[:20])  # doctest: +SKIP
-    >>> found["correlation"].sizes["layer"]  # doctest: +SKIP
-    12
-    """
-    from metastable.models.probe import probe
-
-    return probe(
-        name, texts, layers=layers, special=special, measure=("heads",), resume=resume, progress=progress
-    ).heads

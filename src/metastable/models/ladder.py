@@ -7,7 +7,7 @@ out. Every rung starts from the model's own embedded tokens of one text.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from metastable.models.precision import doubled
 from metastable.models.pretrained import Model
 from metastable.models.probe import trajectory
 from metastable.models.rungs import RUNGS, final_norm, rung
-
-if TYPE_CHECKING:
-    from metastable.trajectory import Trajectory
+from metastable.solve.simulate import simulate
+from metastable.trajectory import Trajectory
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Ladder:
     """
 
     model: Model
-    real: "Trajectory" = field(repr=False)
+    real: Trajectory = field(repr=False)
     runs: tuple["Trajectory", ...] = field(repr=False)
     data: Any = field(repr=False)
 
@@ -105,9 +104,7 @@ def ladder(
     return Ladder(model, real, tuple(runs), _dataset(rows, steps, list(rungs), real))
 
 
-def _climb(model: Model, real: "Trajectory", number: int, depth: int, head: int) -> "Trajectory":
-    from metastable.solve.simulate import simulate
-
+def _climb(model: Model, real: Trajectory, number: int, depth: int, head: int) -> Trajectory:
     n, start = real.x.shape[1], _start(real.x[0], number)
     if model.shared:
         run = simulate(rung(model, number, n, depth, head), start, t=depth, method="layers", save=depth + 1)
@@ -120,11 +117,8 @@ def _climb(model: Model, real: "Trajectory", number: int, depth: int, head: int)
     return run
 
 
-def _layer_by_layer(model: Model, number: int, start: np.ndarray, depth: int, head: int) -> "Trajectory":
+def _layer_by_layer(model: Model, number: int, start: np.ndarray, depth: int, head: int) -> Trajectory:
     """A rung of a model whose layers differ, with one layer's weights in memory; every layer is the same program."""
-    from metastable.solve.simulate import simulate
-    from metastable.trajectory import Trajectory
-
     x = [start]
     for layer in range(depth):
         step = rung(model, number, len(start), 1, head, first=layer)
@@ -136,10 +130,8 @@ def _start(x: np.ndarray, number: int) -> np.ndarray:
     return x if number >= 3 else x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def _step_error(model: Model, run: "Trajectory", number: int) -> np.ndarray:
+def _step_error(model: Model, run: Trajectory, number: int) -> np.ndarray:
     """How far the layers of a sphere rung are from its own ODE; nan where there is no such comparison."""
-    from metastable.solve.simulate import simulate
-
     if number >= 3 or not model.shared or run.dynamics is None:
         return np.full(len(run), np.nan)
     flow = simulate(run.dynamics, run.x[0], t=float(run.t[-1]), method="rk4", dt=0.1, save=run.t)
@@ -169,7 +161,7 @@ def _distances(x: np.ndarray, y: np.ndarray, number: int, threshold: float) -> d
     }
 
 
-def _dataset(rows: list[list[dict[str, float]]], steps: list[np.ndarray], rungs: list[int], real: "Trajectory") -> Any:
+def _dataset(rows: list[list[dict[str, float]]], steps: list[np.ndarray], rungs: list[int], real: Trajectory) -> Any:
     import xarray
 
     both = ("rung", "layer")

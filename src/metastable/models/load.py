@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError, unknown
-from metastable.models import tokens, zoo
+from metastable.models import gguf_file, tokens, zoo
+from metastable.models.families import FAMILIES
 from metastable.models.pretrained import Model
+from metastable.models.quantised import title_t5
 from metastable.models.tokens import Tokenizer
 
 _LIBRARY = "Pretrained models need more packages; install them with: pip install 'metastable[models]'."
@@ -85,8 +87,6 @@ def reach(name: str | Path, patience: float = 20.0) -> None:
 def _from_zoo(name: str, dtype: str, part: str) -> Model:
     folder = zoo.fetch(name)
     if name == "title-t5":
-        from metastable.models.quantised import title_t5
-
         return _finished(name, title_t5(folder), tokens.from_file(folder / "tokenizer.json"), dtype, part)
     return _from_folder(name, folder, dtype, part)
 
@@ -115,8 +115,6 @@ def _folder_tokenizer(folder: Path, kind: str) -> Tokenizer | None:
 def _from_gguf(name: str, path: Path, dtype: str, part: str) -> Model:
     import torch
 
-    from metastable.models import gguf_file
-
     try:
         model = gguf_file.read_model(path, getattr(torch, dtype))
     except (KeyError, ValueError, RuntimeError) as error:
@@ -129,8 +127,6 @@ def _from_gguf(name: str, path: Path, dtype: str, part: str) -> Model:
 
 
 def _check_config(name: str, path: Path) -> None:
-    from metastable.models.families import FAMILIES
-
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         kind = config.get("model_type")
@@ -215,8 +211,6 @@ def _read(source: str, name: str, dtype: str, part: str, local: bool) -> Any:
 
 
 def _refuse_family(name: str, kind: str) -> None:
-    from metastable.models.families import FAMILIES
-
     if kind not in FAMILIES:
         raise unknown(f"family of models (that of {name!r})", kind, FAMILIES)
 
@@ -238,8 +232,6 @@ def _read_tokenizer(source: str, local: bool) -> Tokenizer:
 
 def _finished(name: str, model: Any, tokenizer: Tokenizer | None, dtype: str, part: str) -> Model:
     import torch
-
-    from metastable.models.families import FAMILIES
 
     family = FAMILIES[model.config.model_type]
     model = model.to(getattr(torch, dtype)).eval().requires_grad_(False)

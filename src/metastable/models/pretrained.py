@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.families import BlockWeights, Family
 from metastable.models.tokens import Tokenizer
-
-if TYPE_CHECKING:
-    from metastable.models.families import BlockWeights, Family
 
 See = Callable[[int, Any], None]
 
@@ -36,7 +34,7 @@ class Model:
     """
 
     name: str
-    family: "Family" = field(repr=False)
+    family: Family = field(repr=False)
     stack: Any = field(repr=False)
     whole: Any = field(repr=False)
     tokenizer: Tokenizer | None = field(repr=False)
@@ -76,7 +74,7 @@ class Model:
         """The precision of the weights: "float32" or "float64"."""
         return str(self.stack.dtype).removeprefix("torch.")
 
-    def block(self, layer: int) -> "BlockWeights":
+    def block(self, layer: int) -> BlockWeights:
         """Layer ``layer`` as plain arrays."""
         if not 0 <= layer < self.depth:
             raise InputError(f"{self.name!r} has layers 0 to {self.depth - 1}, not {layer}.")

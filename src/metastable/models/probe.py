@@ -4,20 +4,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from metastable.errors import InputError, unknown
-from metastable.models.first_token import Sinks
+from metastable.models.attention_sinks import Sinks
 from metastable.models.heads import Heads
 from metastable.models.layer_similarity import Similarity
 from metastable.models.load import load
 from metastable.models.pretrained import Model
+from metastable.models.rungs import rung
 from metastable.models.stream import Progress, stream
-
-if TYPE_CHECKING:
-    from metastable.trajectory import Trajectory
+from metastable.models.tokens import as_ids
+from metastable.trajectory import Trajectory
 
 MEASURES = ("similarity", "heads", "sinks")
 
@@ -28,7 +28,7 @@ class Probe:
 
     ``similarity``, ``heads`` and ``sinks`` are ``xarray.Dataset`` objects with the axis "layer"; see the ``result``
     methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and
-    ``first_token.Sinks`` for their variables.
+    ``attention_sinks.Sinks`` for their variables.
     The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
     ``observe`` are those of ``trajectory``, which is computed when first used.
     """
@@ -45,7 +45,7 @@ class Probe:
     sinks: Any = field(default=None, repr=False)
 
     @cached_property
-    def trajectory(self) -> "Trajectory":
+    def trajectory(self) -> Trajectory:
         """The first text's tokens through the layers."""
         return trajectory(self.model, self.first, self.layers, longest=len(self.first))
 
@@ -125,6 +125,51 @@ def probe(
     return Probe(model, depth, tally.texts, tally.tokens, tally.notes(limit), tally.seconds, first, **found)
 
 
+def heads(
+    name: str | Path | Model,
+    texts: Iterable[str | Sequence[int]],
+    layers: int | None = None,
+    special: bool = True,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Correlations and groups of attention heads over many texts, and the heat map of the first text.
+
+    The options are those of ``metastable.models.probe``; the result is its ``heads`` dataset.
+
+    Examples
+    --------
+    >>> from metastable.models import heads, zoo
+    >>> found = heads("reactions-albert", zoo.reactions()[:20])  # doctest: +SKIP
+    >>> found["correlation"].sizes["layer"]  # doctest: +SKIP
+    12
+    """
+    return probe(
+        name, texts, layers=layers, special=special, measure=("heads",), resume=resume, progress=progress
+    ).heads
+
+
+def sinks(
+    name: str | Path | Model,
+    texts: Iterable[str | Sequence[int]],
+    layers: int | None = None,
+    resume: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Attention mass on first, separator and punctuation tokens, per layer and head, with its baselines.
+
+    The options are those of ``metastable.models.probe``; the result is its ``sinks`` dataset.
+
+    Examples
+    --------
+    >>> from metastable.models import sinks, zoo
+    >>> found = sinks("reactions-albert", zoo.reactions()[:20])  # doctest: +SKIP
+    >>> bool(found["mass"].sel(kind="first").max() > found["position"].sel(kind="first"))  # doctest: +SKIP
+    True
+    """
+    return probe(name, texts, layers=layers, measure=("sinks",), resume=resume, progress=progress).sinks
+
+
 def _reducers(model: Model, depth: int, measure: Sequence[str], special: bool, bins: int) -> dict[str, Any]:
     wanted = [measure] if isinstance(measure, str) else list(measure)
     for key in wanted:
@@ -163,7 +208,7 @@ def trajectory(
     layers: int | None = None,
     longest: int = 1024,
     maps: bool = True,
-) -> "Trajectory":
+) -> Trajectory:
     """One text's tokens through the layers of a model, as a ``Trajectory`` whose time is the layer.
 
     State l is ``hidden_states[l]`` of the library, and ``attention(l)`` is the map that acts on it, that of layer
@@ -178,10 +223,6 @@ def trajectory(
     >>> run.x.shape  # doctest: +SKIP
     (25, 23, 256)
     """
-    from metastable.models.rungs import rung
-    from metastable.models.tokens import as_ids
-    from metastable.trajectory import Trajectory
-
     model = name if isinstance(name, Model) else load(name)
     depth = _depth(model, layers)
     ids = as_ids(text, model.tokenizer)[: min(_whole("longest", longest), model.longest)]

@@ -13,7 +13,7 @@ times r^2, and biases are divided by r; the mask is the model's own on every run
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,10 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.positions import Relative, Rotary
 from metastable.equation.weights import Stack, Weights
 from metastable.errors import InputError
+from metastable.models.families import BlockWeights, Norm
+from metastable.models.families.shared import layer_norm, rms_norm
 from metastable.models.pretrained import Model
 from metastable.models.spectra import squared_length
-
-if TYPE_CHECKING:
-    from metastable.models.families import BlockWeights, Norm
 
 RUNGS = ("one head", "all heads", "biases and positions", "residual and norms", "MLP: the exact network")
 
@@ -64,7 +63,7 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0, first: i
 
 
 def _weights(
-    blocks: Sequence["BlockWeights"], gains: Sequence[float], lengths: Sequence[float], head: int | None, biases: bool
+    blocks: Sequence[BlockWeights], gains: Sequence[float], lengths: Sequence[float], head: int | None, biases: bool
 ) -> Weights:
     """Maps of every layer; queries times ``gains`` (what is left of the score scale), biases over ``lengths``."""
     chosen = slice(None) if head is None else slice(head, head + 1)
@@ -92,7 +91,7 @@ def _through(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else Stack(np.stack(values))
 
 
-def _block(blocks: Sequence["BlockWeights"], with_mlp: bool) -> Block:
+def _block(blocks: Sequence[BlockWeights], with_mlp: bool) -> Block:
     mlp = MLP(
         W_in=_through([b.mlp.W_in for b in blocks]),
         W_out=_through([b.mlp.W_out for b in blocks]),
@@ -109,15 +108,13 @@ def _block(blocks: Sequence["BlockWeights"], with_mlp: bool) -> Block:
     )
 
 
-def _norm(norms: Sequence["Norm"]) -> LayerNorm | RMSNorm:
+def _norm(norms: Sequence[Norm]) -> LayerNorm | RMSNorm:
     gain, bias = _through([n.gain for n in norms]), _through([n.bias for n in norms])
     return (LayerNorm if norms[0].kind == "layer" else RMSNorm)(gain, bias, norms[0].eps)
 
 
 def final_norm(model: Model) -> LayerNorm | RMSNorm | None:
     """The norm that the model applies to its last state, or None."""
-    from metastable.models.families.shared import layer_norm, rms_norm
-
     module = model.family.final_norm(model.stack)
     if module is None:
         return None

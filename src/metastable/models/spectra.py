@@ -9,17 +9,17 @@ on the small triple (Q O, K O, V O).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from metastable.equation.weights import from_eigenvalues
 from metastable.errors import InputError
+from metastable.models.families import BlockWeights, Norm
+from metastable.models.families.shared import layer_norm
 from metastable.models.load import load
 from metastable.models.pretrained import Model
-
-if TYPE_CHECKING:
-    from metastable.models.families import BlockWeights, Norm
-    from metastable.theory.hypotheses import Finding
+from metastable.theory.hypotheses import Finding, good_triple
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _distinct(model: Model) -> list[int]:
     return [i for i, module in enumerate(modules) if module not in modules[:i]]
 
 
-def ov_eigenvalues(block: "BlockWeights", head: int) -> tuple[np.ndarray, np.ndarray]:
+def ov_eigenvalues(block: BlockWeights, head: int) -> tuple[np.ndarray, np.ndarray]:
     """Nonzero eigenvalues of O_h V_h by decreasing modulus (v,), and unit eigenvectors as columns (d, v)."""
     values, w = np.linalg.eig(block.V[head] @ block.O[head])  # core (v, v)
     order = np.lexsort((-values.imag, -values.real, -np.abs(values)))
@@ -128,7 +128,7 @@ def ov_eigenvalues(block: "BlockWeights", head: int) -> tuple[np.ndarray, np.nda
     return values[order], phi / np.maximum(np.linalg.norm(phi, axis=0), 1e-300)
 
 
-def value_block_eigenvalues(block: "BlockWeights", head: int) -> np.ndarray:
+def value_block_eigenvalues(block: BlockWeights, head: int) -> np.ndarray:
     """Eigenvalues of V_h restricted to the head's own columns, (v,): the square block of published figures.
 
     It depends on the order of coordinates and says nothing about the motion of tokens; kept for comparison.
@@ -139,7 +139,7 @@ def value_block_eigenvalues(block: "BlockWeights", head: int) -> np.ndarray:
     return values[np.lexsort((-values.imag, -values.real, -np.abs(values)))]
 
 
-def qk_eigenvalues(block: "BlockWeights", head: int) -> np.ndarray:
+def qk_eigenvalues(block: BlockWeights, head: int) -> np.ndarray:
     """Nonzero eigenvalues of scale (Q^T K + K^T Q)/2, largest first (2k,).
 
     With B = [Q; K] = (U R)^T the form is U [scale/2 R J R^T] U^T, J swapping the halves: a symmetric core.
@@ -154,9 +154,7 @@ def qk_eigenvalues(block: "BlockWeights", head: int) -> np.ndarray:
     return np.asarray(np.linalg.eigvalsh(block.scale * (swapped @ R.T) / 2.0)[::-1])
 
 
-def _head(block: "BlockWeights", head: int, length: float) -> tuple[dict[str, Any], "Finding", np.ndarray]:
-    from metastable.theory.hypotheses import good_triple
-
+def _head(block: BlockWeights, head: int, length: float) -> tuple[dict[str, Any], Finding, np.ndarray]:
     values, vectors = ov_eigenvalues(block, head)
     qk = qk_eigenvalues(block, head)
     Q, K, V, O = block.Q[head], block.K[head], block.V[head], block.O[head]
@@ -190,8 +188,6 @@ def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> Any:
 
 def squared_length(model: Model, layer: int) -> float:
     """Mean squared length of the tokens that enter attention, for unit variance before the norm's gain and bias."""
-    from metastable.models.families.shared import layer_norm
-
     block = model.block(layer)
     if block.order == "pre":
         norm: Norm = block.attention_norm
@@ -274,8 +270,6 @@ def value_matrix(name: str | Path | Model, head: int, layer: int = 0, top: int |
     >>> value_matrix("reactions-albert", head=4, top=3).shape  # doctest: +SKIP
     (3, 3)
     """
-    from metastable.equation.weights import from_eigenvalues
-
     model = name if isinstance(name, Model) else load(name)
     block = model.block(layer)
     if not 0 <= head < block.heads:

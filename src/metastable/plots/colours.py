@@ -9,6 +9,8 @@ from matplotlib.colors import is_color_like, to_rgb, to_rgba
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
+from metastable.observables import track
+from metastable.observables.clusters import cluster_labels
 from metastable.plots.motion import Motion
 from metastable.plots.style import PALETTE, PAPER, RED, SOFT
 
@@ -122,8 +124,6 @@ def tracked_identity(motion: Motion) -> NDArray[np.int_]:
 
     Identities at the observables' finer tolerance are in "cluster_identities", which may be given as colours instead.
     """
-    from metastable.observables import track
-
     return track(visible_clusters(motion, motion.x), motion.t).identities
 
 
@@ -133,8 +133,6 @@ def visible_clusters(motion: Motion, x: Floats) -> NDArray[np.int_]:
     Tokens are linked within a fifth of the spacing that as many evenly spread tokens would have, at most 0.1 of the
     radius: dots that touch on paper.
     """
-    from metastable.observables.clusters import cluster_labels
-
     start, largest = motion.x[0], float(np.abs(motion.x[0]).max()) or 1.0
     away = np.linalg.norm(start / largest - (start / largest).mean(axis=0), axis=1)  # scaled: squares may overflow
     radius = 1.0 if motion.sphere else largest * float(np.sqrt((away**2).mean()))

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
+from metastable.observables import similarity_histogram
 from metastable.plots import attention_maps as attention
 from metastable.plots import clouds, histograms, snapshots, trajectories
 from metastable.plots import eigenvalues as spectrum
@@ -133,8 +134,6 @@ def draw_series(run: Any, o: Choices) -> Figure:
 
 
 def draw_similarity(run: Any, o: Choices) -> Figure:
-    from metastable.observables import similarity_histogram
-
     motion = read_motion(run, run=o.run or 0)
     chosen = pick(motion, o.times, o.spacing or "linear", default=6)
     counts, edges = similarity_histogram(motion.x[chosen], bins=80)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from metastable.experiments.run_one import Record, command
+from metastable.report.experiment_record import Record, command
 from metastable.theory.verdicts import Verdict
 
 BUDGET = 24_000_000  # bytes of embedded pictures and films; what comes after is linked

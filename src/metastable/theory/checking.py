@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable import initial
 from metastable.errors import InputError
 from metastable.theory import hypotheses
 from metastable.theory.check_report import ClaimReport, Report
@@ -120,7 +121,6 @@ def _tokens(weights: Any, tokens: Array, seed: int) -> np.ndarray:
     if tokens is None:
         if d is None:
             raise InputError("Every map is the identity, so the dimension is not known; give tokens.")
-        from metastable import initial
 
         return initial.cube(40, d, side=5.0, seed=seed)
     x = np.asarray(tokens, dtype=float)

@@ -24,6 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
+from metastable.solve.driver import drive
+from metastable.solve.plan import make_plan
+from metastable.solve.simulate import collect, simulate
 from metastable.theory.closed_forms import collapse_covariance
 from metastable.theory.theorems import Claim, Measurement, Triple, settled_tokens
 from metastable.theory.verdicts import Status
@@ -85,12 +90,6 @@ def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Any, 
 
     The run's own warning about rounding is left out here: it becomes part of the verdict.
     """
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-    from metastable.solve.driver import drive
-    from metastable.solve.plan import make_plan
-    from metastable.solve.simulate import collect
-
     dynamics = Dynamics(Weights(triple.Q, triple.K, triple.V), geometry="rescaled")
     plan, x = make_plan(dynamics, triple.tokens, t=horizon, method="tsit5", save=horizon * _SAVES)
     parts, clock = [], time.monotonic()
@@ -172,10 +171,6 @@ def collapse(triple: Triple, t: float | None) -> tuple[Outcome, float]:
 
 
 def _unscaled_run(triple: Triple, horizon: float) -> np.ndarray:
-    from metastable.equation.dynamics import Dynamics
-    from metastable.equation.weights import Weights
-    from metastable.solve.simulate import simulate
-
     dynamics = Dynamics(Weights(triple.Q, triple.K, triple.V), geometry="euclidean")
     run = simulate(dynamics, triple.tokens, t=horizon, method="tsit5", save=[0.0, horizon / 2.0, horizon], rtol=1e-8)
     return np.asarray(run.x)

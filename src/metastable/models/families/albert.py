@@ -1,9 +1,8 @@
 """ALBERT: one post-norm block, shared by every layer, after a factorised embedding."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
 from metastable.models.families.shared import (
     BlockWeights,
@@ -19,15 +18,18 @@ from metastable.models.families.shared import (
     output_by_head,
 )
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def layers(model: Any) -> list[nn.Module]:
+
+def layers(model: Any) -> "list[nn.Module]":
     """The inner layers in the order they run: groups share the depth evenly, as the model divides it."""
     groups, depth = model.encoder.albert_layer_groups, model.config.num_hidden_layers
     chosen = [groups[int(i / (depth / len(groups)))] for i in range(depth)]
     return [layer for group in chosen for layer in group.albert_layers]
 
 
-def attention(layer: Any) -> nn.Module:
+def attention(layer: Any) -> "nn.Module":
     """The attention module of a layer."""
     return layer.attention
 

@@ -1,9 +1,8 @@
 """BERT and RoBERTa: post-norm blocks, absolute positions, biases everywhere."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
 from metastable.models.families.shared import (
     BlockWeights,
@@ -19,13 +18,16 @@ from metastable.models.families.shared import (
     output_by_head,
 )
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def layers(model: Any) -> list[nn.Module]:
+
+def layers(model: Any) -> "list[nn.Module]":
     """The layers in order."""
     return list(model.encoder.layer)
 
 
-def attention(layer: Any) -> nn.Module:
+def attention(layer: Any) -> "nn.Module":
     """The attention module of a layer."""
     return layer.attention.self
 

@@ -1,9 +1,8 @@
 """GPT-2: pre-norm causal blocks, absolute positions; maps are stored transposed and Q, K, V side by side."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
 from metastable.models.families.shared import (
     BlockWeights,
@@ -19,13 +18,16 @@ from metastable.models.families.shared import (
     output_by_head,
 )
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def layers(model: Any) -> list[nn.Module]:
+
+def layers(model: Any) -> "list[nn.Module]":
     """The layers in order."""
     return list(model.h)
 
 
-def attention(layer: Any) -> nn.Module:
+def attention(layer: Any) -> "nn.Module":
     """The attention module of a layer."""
     return layer.attn
 

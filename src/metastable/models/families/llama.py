@@ -1,9 +1,8 @@
 """Llama and its kin (Mistral, Qwen2, SmolLM): pre-norm causal blocks, RMSNorm, rotary turns, grouped heads."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
 from metastable.errors import InputError
 from metastable.models.families.shared import (
@@ -20,13 +19,16 @@ from metastable.models.families.shared import (
     rms_norm,
 )
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def layers(model: Any) -> list[nn.Module]:
+
+def layers(model: Any) -> "list[nn.Module]":
     """The layers in order."""
     return list(model.layers)
 
 
-def attention(layer: Any) -> nn.Module:
+def attention(layer: Any) -> "nn.Module":
     """The attention module of a layer."""
     return layer.self_attn
 

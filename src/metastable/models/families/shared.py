@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import nn
 
 from metastable.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 Array = np.ndarray
 
@@ -81,24 +83,26 @@ class Family(NamedTuple):
     """Where a kind of model keeps its parts. All functions take the torch module that ``load`` returns."""
 
     name: str
-    layers: Callable[[nn.Module], list[nn.Module]]  # the modules whose outputs are the hidden states, in order
-    attention: Callable[[nn.Module], nn.Module]  # of one layer: the module that returns the attention map
-    block: Callable[[nn.Module, int], BlockWeights]  # of layer l
-    embedding: Callable[[nn.Module, slice], Array]  # (rows, d): tokens of the vocabulary in the model's own space
-    final_norm: Callable[[nn.Module], nn.Module | None]  # applied after the last layer, or None
-    positions: Callable[[nn.Module], Positions]
-    mask: Callable[[nn.Module], str]  # "full", "causal" or "window(w, causal)"
-    longest: Callable[[nn.Module], int]  # the most tokens that the model can take
+    layers: "Callable[[nn.Module], list[nn.Module]]"  # the modules whose outputs are the hidden states, in order
+    attention: "Callable[[nn.Module], nn.Module]"  # of one layer: the module that returns the attention map
+    block: "Callable[[nn.Module, int], BlockWeights]"  # of layer l
+    embedding: "Callable[[nn.Module, slice], Array]"  # (rows, d): tokens of the vocabulary in the model's own space
+    final_norm: "Callable[[nn.Module], nn.Module | None]"  # applied after the last layer, or None
+    positions: "Callable[[nn.Module], Positions]"
+    mask: "Callable[[nn.Module], str]"  # "full", "causal" or "window(w, causal)"
+    longest: "Callable[[nn.Module], int]"  # the most tokens that the model can take
     shares: bool = False  # layers may be one and the same module
 
 
-def numbers(tensor: torch.Tensor | None) -> Array | None:
+def numbers(tensor: "torch.Tensor | None") -> Array | None:
     """A float64 copy of a tensor as a NumPy array; None stays None."""
-    return None if tensor is None else tensor.detach().to(torch.float64).cpu().numpy()
+    return None if tensor is None else matrix(tensor)
 
 
-def matrix(tensor: torch.Tensor) -> Array:
+def matrix(tensor: "torch.Tensor") -> Array:
     """A float64 copy of a tensor that is always there."""
+    import torch
+
     return np.asarray(tensor.detach().to(torch.float64).cpu().numpy())
 
 

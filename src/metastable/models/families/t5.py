@@ -1,10 +1,8 @@
 """T5, encoder and decoder: pre-norm blocks, RMSNorm, relative position bias, no score scale, no biases."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import nn
 
 from metastable.models.families.shared import (
     BlockWeights,
@@ -18,13 +16,16 @@ from metastable.models.families.shared import (
     rms_norm,
 )
 
+if TYPE_CHECKING:
+    from torch import nn
 
-def layers(model: Any) -> list[nn.Module]:
+
+def layers(model: Any) -> "list[nn.Module]":
     """The layers of the stack in order."""
     return list(model.block)
 
 
-def attention(layer: Any) -> nn.Module:
+def attention(layer: Any) -> "nn.Module":
     """The self-attention module of a layer."""
     return layer.layer[0].SelfAttention
 
@@ -68,6 +69,8 @@ def positions(model: Any) -> Positions:
     att = model.block[0].layer[0].SelfAttention
 
     def table(n: int) -> np.ndarray:
+        import torch
+
         with torch.no_grad():
             bias = matrix(att.compute_bias(n, n)[0])  # (h, n, n)
         # row 0 holds offsets 0 .. n-1, column 0 holds 0 .. -(n-1)

@@ -5,16 +5,13 @@ Two baselines say what a head without preferences would give: ``uniform``, the s
 is visible to all, so its position baseline is (1/n) sum_i 1/i, well above 1/n.
 """
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metastable.models.heads import visible
 from metastable.models.layer_similarity import ratio
-from metastable.models.pretrained import Model
-from metastable.models.stream import Progress, Text
+from metastable.models.stream import Text
 from metastable.models.tokens import Tokenizer
 
 CLASSES = ("first", "separator", "punctuation")
@@ -87,26 +84,3 @@ class Sinks:
             "excess": (("layer", "head", "kind"), ratio(mass, position)),
         }
         return xarray.Dataset(variables, {"layer": np.arange(1, len(mass) + 1), "kind": list(CLASSES)})
-
-
-def sinks(
-    name: str | Path | Model,
-    texts: Iterable[str | Sequence[int]],
-    layers: int | None = None,
-    resume: str | Path | None = None,
-    progress: Progress | None = None,
-) -> Any:
-    """Attention mass on first, separator and punctuation tokens, per layer and head, with its baselines.
-
-    The options are those of ``metastable.models.probe``; the result is its ``sinks`` dataset.
-
-    Examples
-    --------
-    >>> from metastable.models import sinks, zoo
-    >>> found = sinks("reactions-albert", zoo.reactions()[:20])  # doctest: +SKIP
-    >>> bool(found["mass"].sel(kind="first").max() > found["position"].sel(kind="first"))  # doctest: +SKIP
-    True
-    """
-    from metastable.models.probe import probe
-
-    return probe(name, texts, layers=layers, measure=("sinks",), resume=resume, progress=progress).sinks
