@@ -114,15 +114,6 @@ def tokens_from_file(path: str | Path) -> np.ndarray:
     return x
 
 
-INITIAL: dict[str, Callable[..., np.ndarray]] = {
-    "sphere": sphere,
-    "cap": cap,
-    "cube": cube,
-    "gaussian": gaussian,
-    "clusters": clusters,
-}
-
-
 def _draw(one: Callable[[np.random.Generator], np.ndarray], n: int, d: int, seed: Seed, runs: int | None) -> np.ndarray:
     _counts(n, d)
     base = [seed] if isinstance(seed, (int, np.integer)) else list(seed)
@@ -150,3 +141,13 @@ def _positive(name: str, value: float) -> float:
 def _unit(x: np.ndarray) -> np.ndarray:
     norm = np.linalg.norm(x, axis=-1, keepdims=True)
     return x / np.where(norm > 0, norm, 1.0)
+
+
+INITIAL: dict[str, Callable[..., np.ndarray]] = {
+    "sphere": sphere,
+    "cap": cap,
+    "cube": cube,
+    "gaussian": gaussian,
+    "clusters": clusters,
+    "equiangular": equiangular,
+}

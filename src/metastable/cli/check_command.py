@@ -56,7 +56,7 @@ def check(
         raise InputError("check needs weights or tokens; give at least --V FILE (a .npy or .csv matrix).")
     from metastable.equation.weights import Weights, from_file
     from metastable.initial import tokens_from_file
-    from metastable.theory.checking import check as put
+    from metastable.theory import checking
 
     again = "Interrupted; check writes nothing: run the same command again"
     with notes() as sentences, interruptible(lambda: again), progress_bar() as report:
@@ -64,7 +64,7 @@ def check(
         start = None if tokens is None else tokens_from_file(tokens)
         scale, near = 1.0 if beta is None else beta, 1e-4 if resolution is None else resolution
         report(Progress("checking", None))
-        found = put(Weights(**matrices), start, t=t, beta=scale, resolution=near, seed=seed)
+        found = checking.check(Weights(**matrices), start, t=t, beta=scale, resolution=near, seed=seed)
     lines = [*str(found).splitlines(), *(f"Note: {sentence}" for sentence in sentences)]
     answer(json, found.to_dict() | {"failed": found.failed, "notes": [*found.notes, *sentences]}, lines)
     return int(any(verdict.status == "fails" for verdict in found.verdicts))

@@ -1,7 +1,6 @@
 """From settings to a run that can start: tokens, weights, dynamics, plan, and the recipe to make it again."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from metastable import initial
-from metastable.config import matrix_specs as matrices
-from metastable.config import named
+from metastable.config import matrix_specs, named
 from metastable.config.settings import Simulate
-from metastable.equation import positions
+from metastable.equation import geometry, positions
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.errors import InputError
@@ -22,7 +20,6 @@ from metastable.solve.stopping import Until, stop_rule
 from metastable.store.describe import take_apart
 from metastable.store.recipe import INPUTS, Recipe, fingerprint
 
-CLOUDS = {**initial.INITIAL, "equiangular": initial.equiangular}
 _FILE_SETTINGS = ("tokens", "Q", "K", "V")
 
 
@@ -91,8 +88,8 @@ def _tokens_given(settings: Simulate) -> np.ndarray | None:
 def _matrices(settings: Simulate, d: int | None) -> dict[str, np.ndarray | None]:
     """Q, K and V: without d those that bring their own dimension, with d the others."""
     given = {name: getattr(settings, name) for name in ("Q", "K", "V")}
-    chosen = [name for name, value in given.items() if matrices.fits_any_dimension(value) == (d is not None)]
-    return {name: matrices.matrix(name, given[name], d or 0, settings.seed, settings.heads) for name in chosen}
+    chosen = [name for name, value in given.items() if matrix_specs.fits_any_dimension(value) == (d is not None)]
+    return {name: matrix_specs.matrix(name, given[name], d or 0, settings.seed, settings.heads) for name in chosen}
 
 
 def _dimension(settings: Simulate, tokens: np.ndarray | None, own: dict[str, np.ndarray | None]) -> int:
@@ -118,13 +115,18 @@ def _check_memory(settings: Simulate, n: int, d: int) -> None:
         )
 
 
+def _usual_cloud(name: str) -> str:
+    """Where tokens start unless something else is asked for."""
+    return "sphere" if geometry.resolve(name).fixed_norm else "cube"
+
+
 def _draw(settings: Simulate, n: int, d: int) -> np.ndarray:
-    text = settings.initial or ("sphere" if settings.geometry == "sphere" else "cube")
+    text = settings.initial or (_usual_cloud(settings.geometry))
     parsed = named.parse(text)
     if parsed is None or parsed.factor != 1.0:
         raise InputError(f"initial must name a cloud, such as sphere or cap(angle=0.5), not {text!r}.")
     given = {"n": n, "d": d, "seed": settings.seed, "runs": settings.runs}
-    return np.asarray(named.call("cloud of tokens", CLOUDS, parsed, given))
+    return np.asarray(named.call("cloud of tokens", initial.INITIAL, parsed, given))
 
 
 def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d: int) -> Dynamics:
@@ -152,10 +154,9 @@ def _position(text: str | None, weights: Weights, n: int, d: int) -> Any:
         return None
     parsed = named.parse(text)
     if parsed is None or parsed.factor != 1.0:
-        raise InputError(f"position must be alibi or rotary, not {text!r}.")
+        raise InputError(f"position must be one of {', '.join(positions.POSITIONS)}, not {text!r}.")
     width = d if weights.Q is None else int(np.shape(weights.Q)[-2])
-    table: dict[str, Callable[..., Any]] = {"alibi": positions.alibi, "rotary": positions.rotary}
-    return named.call("position", table, parsed, {"n": n, "heads": weights.heads, "width": width})
+    return named.call("position", positions.POSITIONS, parsed, {"n": n, "heads": weights.heads, "width": width})
 
 
 def _recipe(settings: Simulate, plan: Plan, x0: np.ndarray, dynamics: Dynamics) -> Recipe:
@@ -163,11 +164,11 @@ def _recipe(settings: Simulate, plan: Plan, x0: np.ndarray, dynamics: Dynamics) 
     table = {name: value for name, value in settings.model_dump().items() if value is not None and name != "out"}
     table |= {"n": x0.shape[-2], "d": x0.shape[-1], "dt": plan.dt, "atol": plan.atol}
     if settings.tokens is None:
-        table.setdefault("initial", "sphere" if settings.geometry == "sphere" else "cube")
+        table.setdefault("initial", _usual_cloud(settings.geometry))
     inputs = {}
     for name in _FILE_SETTINGS:
         given = table.get(name)
-        if matrices.is_file(given) or matrices.is_model(given):
+        if matrix_specs.is_file(given) or matrix_specs.is_model(given):
             inputs[name] = x0 if name == "tokens" else np.asarray(getattr(dynamics.weights, name))
             table[name] = f"{INPUTS}/{name}.npy"
     return Recipe(table, inputs)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.plots import paper
 from metastable.plots.style import FAINT, PALETTE, panels
@@ -147,7 +147,7 @@ def run(params: Params, work: Work) -> Data:
 
         def chunk(first: int, last: int, case: int = case, claim: Claim = claim) -> Data:
             triples = [instance(params, case, params.seed + i) for i in range(first, last)]
-            found = parts.instances(claim, triples, method=params.method, chunk=params.chunk, watch=_moved)
+            found = claim_instances.instances(claim, triples, method=params.method, chunk=params.chunk, watch=_moved)
             start = [claim.measure(p, p.tokens, lambda: np.eye(params.n)).extent for p in triples]
             found["shrunk"] = found["extent"] / np.array(start)
             return {key: found[key] for key in ("outcome", "residual", "shrunk", "eligible", "moved", "end")}
@@ -161,7 +161,7 @@ def _moved(p: Triple, run: Any) -> dict[str, np.ndarray]:
     """How far any token went in the second half of the first run, among coordinates that do not contract."""
     zeta, values, _ = run.coordinates()
     kept = zeta[..., values.real >= 0.0]
-    half = min(parts.HALF, len(kept) - 1)
+    half = min(claim_instances.HALF, len(kept) - 1)
     return {"moved": np.abs(kept[-1] - kept[half]).max() / max(float(np.abs(kept[0]).max()), 1e-300)}
 
 
@@ -169,7 +169,7 @@ def _moved(p: Triple, run: Any) -> dict[str, np.ndarray]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """One or two verdicts for each theorem and family, by the criterion of `limit_geometry_parts`.
+    """One or two verdicts for each theorem and family, by the criterion of `claim_instances`.
 
     Theorems 3.1 and 5.1 say more than that tokens come to the boundary: each tends to a point of it. A token settled by
     a quarter of the horizon T goes no farther than e^{-T/4} = sqrt(resolution) in its second half; an instance with a
@@ -185,12 +185,12 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 def _verdicts(params: Params, data: Data, case: int, k: int) -> list[Verdict]:
     claim, family, seeds = CLAIMS[case][0], list(FAMILIES)[k], _seeds(params)
     mine = seeds % len(FAMILIES) == k
-    found = parts.outcomes({"outcome": _settled(data, case)[mine]})
+    found = claim_instances.outcomes({"outcome": _settled(data, case)[mine]})
     trivial = _trivial(params, data, case)[mine]
     eligible = data[f"eligible-{case}"][mine]
     holding = trivial & np.array([o is True for o in found], dtype=bool)
     what = ("flat or a point", "one hyperplane", "flat or a point")[case]
-    residuals = parts.spread(data[f"residual-{case}"][mine][~trivial])
+    residuals = claim_instances.spread(data[f"residual-{case}"][mine][~trivial])
     every = [
         judge_share(
             f"The limit of {claim.name} persists with Q^T K {family}, trivial limits ({what}) counted.",
@@ -229,7 +229,7 @@ def _trivial(params: Params, data: Data, case: int) -> np.ndarray:
         p = instance(params, case, int(seed))
         rows = _coordinates(p).T  # (d, m)
         widths = [np.linalg.svd((z - z.mean(axis=0)) @ rows, compute_uv=False)[-1] for z in (end, p.tokens)]
-        thin.append(widths[0] <= parts.RESOLUTION * widths[1])
+        thin.append(widths[0] <= claim_instances.RESOLUTION * widths[1])
     return np.array(thin, dtype=bool)
 
 
@@ -239,8 +239,8 @@ def _seeds(params: Params) -> np.ndarray:
 
 def _settled(data: Data, case: int) -> np.ndarray:
     found = data[f"outcome-{case}"]
-    restless = (data[f"moved-{case}"] > np.sqrt(parts.RESOLUTION)) & (case != 1)
-    return np.where(restless & (found == parts.HOLDS), parts.UNDECIDED, found)
+    restless = (data[f"moved-{case}"] > np.sqrt(claim_instances.RESOLUTION)) & (case != 1)
+    return np.where(restless & (found == claim_instances.HOLDS), claim_instances.UNDECIDED, found)
 
 
 def start_and_end(axis: Any, start: np.ndarray, end: np.ndarray) -> None:
@@ -259,7 +259,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
                 found = _settled(data, case)[(family_of == k) & data[f"eligible-{case}"]]
                 kept = found[~_trivial(params, data, case)[(family_of == k) & data[f"eligible-{case}"]]]
                 for part, place, mark in ((found, k - 0.12, "o"), (kept, k + 0.12, "D")):
-                    good, total = int((part == parts.HOLDS).sum()), len(part)
+                    good, total = int((part == claim_instances.HOLDS).sum()), len(part)
                     if total:
                         axis.plot(exact_interval(good, total), [place, place], color=PALETTE[k], lw=1.5)
                         axis.plot([good / total], [place], mark, color=PALETTE[k], ms=4)

@@ -7,7 +7,7 @@ import numpy as np
 
 from metastable import plots
 from metastable.equation.weights import sparse_symmetric
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.theorems import CONJECTURE, Triple
 from metastable.theory.verdicts import Verdict, judge_share
@@ -133,12 +133,12 @@ def run(params: Params, work: Work) -> Data:
 
     def turning(first: int, last: int) -> Data:
         cases = [turning_triple(params, i) for i in range(first, last)]
-        return parts.instances(CLAIM, cases, method=params.method, chunk=len(cases))
+        return claim_instances.instances(CLAIM, cases, method=params.method, chunk=len(cases))
 
     def high(first: int, last: int) -> Data:
         return _measured(params, [high_triple(params, i) for i in range(first, last)], 1, False, _coordinates)
 
-    data = parts.in_families(work, "low", params.instances, params.chunk, len(FAMILIES), low)
+    data = claim_instances.in_families(work, "low", params.instances, params.chunk, len(FAMILIES), low)
     for name, count, size, make in (
         ("identity", params.identities, params.chunk, same),
         ("turning", params.turning, max(1, min(params.turning, params.instances)), turning),
@@ -149,15 +149,19 @@ def run(params: Params, work: Work) -> Data:
     return data
 
 
-def _measured(params: Params, cases: list[Triple], chunk: int, paths: bool, watch: parts.Watch | None = None) -> Data:
+def _measured(
+    params: Params, cases: list[Triple], chunk: int, paths: bool, watch: claim_instances.Watch | None = None
+) -> Data:
     details = ("codimension", "subspaces found")
-    return parts.instances(CLAIM, cases, method=params.method, chunk=chunk, details=details, paths=paths, watch=watch)
+    return claim_instances.instances(
+        CLAIM, cases, method=params.method, chunk=chunk, details=details, paths=paths, watch=watch
+    )
 
 
 def _coordinates(case: Triple, run: Any) -> dict[str, np.ndarray]:
     """Coordinates along V's eigenvectors: the slowest and fastest that grow, and those that shrink (Figs 7b, 15)."""
     zeta, values, _ = run.coordinates()  # (T, n, d)
-    zeta = np.concatenate([zeta, np.repeat(zeta[-1:], len(parts.SHARES) - len(zeta), axis=0)])
+    zeta = np.concatenate([zeta, np.repeat(zeta[-1:], len(claim_instances.SHARES) - len(zeta), axis=0)])
     k = int((values.real > 0).sum())
     chosen = np.unique(np.linspace(0, k - 1, 6).astype(int))
     falling = k + np.unique(np.linspace(0, len(values) - k - 1, 6).astype(int))
@@ -166,7 +170,7 @@ def _coordinates(case: Triple, run: Any) -> dict[str, np.ndarray]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Five verdicts; the criterion is that of `limit_geometry_parts`, with the rate of `_rate`.
+    """Five verdicts; the criterion is that of `claim_instances`, with the rate of `_rate`.
 
     The three subspaces are not predicted but fitted: farthest points, then means. Farthest points come within a factor
     2 of the best fit, far below what separates tokens that gathered from tokens that did not.
@@ -174,37 +178,38 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     kind = (params.seed + np.arange(params.instances)) % len(FAMILIES)
     real, eligible = kind < 3, data["eligible"]
     counts = [
-        f"{name} {(data['outcome'][kind == k] == parts.HOLDS).sum()}/{(kind == k).sum()}"
+        f"{name} {(data['outcome'][kind == k] == claim_instances.HOLDS).sum()}/{(kind == k).sum()}"
         for k, name in enumerate(FAMILIES)
     ]
     claim = "Every rescaled token tends to one of at most three parallel subspaces of codimension k, "
     identity = {"outcome": data["identity_outcome"]}
-    spreads = {name: parts.spread(data[f"{name}residual"]) for name in ("", "identity_", "turning_", "high_")}
+    spreads = {name: claim_instances.spread(data[f"{name}residual"]) for name in ("", "identity_", "turning_", "high_")}
     return [
         judge_share(
             claim + "for V with a real spectrum (d = 3).",
             SOURCE,
-            parts.outcomes({"outcome": data["outcome"][real]}),
+            claim_instances.outcomes({"outcome": data["outcome"][real]}),
             kind="conjecture",
             eligible=eligible[real].tolist(),
             seeds=(params.seed + np.flatnonzero(real)).tolist(),
-            notes=f"holding: {', '.join(counts[:3])}; relative distances: {parts.spread(data['residual'][real])}",
+            notes=f"holding: {', '.join(counts[:3])}; "
+            f"relative distances: {claim_instances.spread(data['residual'][real])}",
         ),
         judge_share(
             claim + "also for normal V with a complex pair leading (d = 3).",
             SOURCE,
-            parts.outcomes({"outcome": data["outcome"][~real]}),
+            claim_instances.outcomes({"outcome": data["outcome"][~real]}),
             kind="conjecture",
             eligible=eligible[~real].tolist(),
             seeds=(params.seed + np.flatnonzero(~real)).tolist(),
             notes="the turns of such a V cancel in <x_i, x_j>, so attention acts as for a multiple of the identity "
             f"on the plane of the pair, and tokens may end at the corners of a polygon; holding: {counts[3]}; "
-            f"relative distances: {parts.spread(data['residual'][~real])}",
+            f"relative distances: {claim_instances.spread(data['residual'][~real])}",
         ),
         judge_share(
             claim + "as printed, which includes V = I: at most three points (d = 3).",
             SOURCE,
-            parts.outcomes(identity),
+            claim_instances.outcomes(identity),
             kind="conjecture",
             eligible=data["identity_eligible"].tolist(),
             seeds=range(params.seed, params.seed + len(data["identity_outcome"])),
@@ -216,7 +221,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             + "as printed, which includes good triples whose Q^T K > 0 does not couple the leading direction with "
             "a plane in which V turns: at most three points (d = 3).",
             SOURCE,
-            parts.outcomes({"outcome": data["turning_outcome"]}),
+            claim_instances.outcomes({"outcome": data["turning_outcome"]}),
             kind="conjecture",
             eligible=data["turning_eligible"].tolist(),
             seeds=range(params.seed, params.seed + len(data["turning_outcome"])),
@@ -226,7 +231,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         judge_share(
             claim + f"in high dimension (n = {params.high_n}, d = {params.high_d}).",
             SOURCE,
-            parts.outcomes({"outcome": data["high_outcome"]}),
+            claim_instances.outcomes({"outcome": data["high_outcome"]}),
             kind="conjecture",
             eligible=data["high_eligible"].tolist(),
             seeds=range(params.seed, params.seed + len(data["high_outcome"])),
@@ -237,8 +242,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 7a, 7b and 15, and distances of every instance."""
-    t = parts.HORIZON * parts.SHARES
-    (k,) = parts.shown(params, len(FAMILIES), 1)
+    t = claim_instances.HORIZON * claim_instances.SHARES
+    (k,) = claim_instances.shown(params, len(FAMILIES), 1)
     z, clock = data["path"][k], t / data["rate"][k]
     values, vectors = np.linalg.eig(triple(params, k).V.T)
     group = (z[-1] @ vectors[:, values.real.argmax()].real > 0).astype(int)
@@ -247,7 +252,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
             z, clock, times=clock[[0, 2, 5, 10]], color=group, scale="own", geometry="rescaled", columns=2
         )
     }
-    shown = parts.HALF + 1
+    shown = claim_instances.HALF + 1
     coordinates = data["high_coordinates"][0]  # (T, n, 12)
     sign = (coordinates[-1, :, 0] > 0).astype(int)
     names = [f"$\\lambda$ = {v:.2f}" for v in data["high_values"][0]]
@@ -267,7 +272,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
         marks=True,
         xlabel="share of instances",
         ylabel="distance / extent",
-        reference={"criterion": ([0.0, 1.0], [parts.RESOLUTION] * 2)},
+        reference={"criterion": ([0.0, 1.0], [claim_instances.RESOLUTION] * 2)},
     )
     return figures
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.observables import hull_growth
 from metastable.plots import paper, polytope
@@ -45,7 +45,7 @@ def instance(params: Params, case: int, seed: int) -> Triple:
     """V = I (case 0) or a positive matrix in units of its leading eigenvalue (case 1); random Q^T K > 0."""
     rng = np.random.default_rng([seed, case])
     tokens = rng.uniform(-params.side, params.side, (params.n, params.d))
-    Q, K = parts.random_score(params.d, rng)
+    Q, K = claim_instances.random_score(params.d, rng)
     V = np.eye(params.d) if case == 0 else rng.uniform(0.0, 1.0, (params.d, params.d))
     triple = Triple(Q, K, V, tokens)
     return Triple(Q, K, V / CLAIMS[case].rate(triple), tokens)
@@ -132,7 +132,7 @@ def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
     A settled token closes in by 1/(1 + dt) per layer, so the horizon of continuous time, doubled, takes
     2 HORIZON/log(1 + dt) layers; rounded up to where tokens are kept.
     """
-    depth = 8 * int(np.ceil(2.0 * parts.HORIZON / np.log1p(dt) / 8.0))
+    depth = 8 * int(np.ceil(2.0 * claim_instances.HORIZON / np.log1p(dt) / 8.0))
     members = [Dynamics(Weights(p.Q, p.K, p.V), geometry="rescaled") for p in triples]
     spare = 2 * params.chunk - len(members)  # one shape, so that nothing is compiled twice
     tokens = np.stack([p.tokens for p in triples] + [triples[-1].tokens] * spare)
@@ -145,16 +145,27 @@ def _measured(case: int, p: Triple, run: Any) -> dict[str, Any]:
     """Outcome, relative distance, and growth of the hull (V = I) of one run."""
     now, before = (_distance(case, p, run, index) for index in (-1, -2))
     known = run.valid_until >= run.t[-1] and len(run.t) == len(SHARES)
-    outcome = parts.HOLDS if now <= parts.RESOLUTION else parts.BREAKS if now >= 0.9 * before else parts.UNDECIDED
+    outcome = (
+        claim_instances.HOLDS
+        if now <= claim_instances.RESOLUTION
+        else claim_instances.BREAKS
+        if now >= 0.9 * before
+        else claim_instances.UNDECIDED
+    )
     growth = float(hull_growth(run.x).max()) / float(np.abs(p.tokens).max()) if case == 0 else 0.0
     eligible = all(f.holds is True for f in CLAIMS[case].hypotheses(p))
-    return {"outcome": outcome if known else parts.UNDECIDED, "residual": now, "growth": growth, "eligible": eligible}
+    return {
+        "outcome": outcome if known else claim_instances.UNDECIDED,
+        "residual": now,
+        "growth": growth,
+        "eligible": eligible,
+    }
 
 
 def _distance(case: int, p: Triple, run: Any, index: int) -> float:
     z, _ = settled_tokens(run, index)
     found = CLAIMS[case].measure(p, z, lambda: np.asarray(run.attention(index))[0])
-    return 0.0 if found.extent <= parts.RESOLUTION * found.first_extent else found.residual
+    return 0.0 if found.extent <= claim_instances.RESOLUTION * found.first_extent else found.residual
 
 
 def _shown(params: Params) -> Data:
@@ -169,7 +180,7 @@ def _shown(params: Params) -> Data:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """The recursion by `identity_errors`, limits by the criterion of `limit_geometry_parts`, and the hull.
+    """The recursion by `identity_errors`, limits by the criterion of `claim_instances`, and the hull.
 
     For V = I a layer is a convex combination of tokens, so that the hull can only grow by rounding: some hundred
     averages of n terms, 1e-12 of the extent; the linear programs that measure it are solved to 1e-9. Allowed: 1e-8.
@@ -201,7 +212,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         "second paper, Remark 4",
         [bool(g <= 1e-8) for g in growth],
         seeds=seeds,
-        notes=f"relative growth: {parts.spread(growth)}",
+        notes=f"relative growth: {claim_instances.spread(growth)}",
     )
     return [*verdicts, hull]
 
@@ -211,11 +222,11 @@ def _limit(params: Params, data: Data, case: int, dt: float) -> Verdict:
     return judge_share(
         f"In layers of dt = {dt:g}, as in {CLAIMS[case].name}, {CLAIMS[case].sentence}.",
         SOURCE,
-        parts.outcomes({"outcome": data[f"outcome-{tag}"]}),
+        claim_instances.outcomes({"outcome": data[f"outcome-{tag}"]}),
         kind="conjecture",  # the paper says that its proofs carry over, and sketches one
         eligible=data[f"eligible-{tag}"].tolist(),
         seeds=range(params.seed, params.seed + params.instances),
-        notes=f"relative distances at the end: {parts.spread(data[f'residual-{tag}'])}",
+        notes=f"relative distances at the end: {claim_instances.spread(data[f'residual-{tag}'])}",
     )
 
 

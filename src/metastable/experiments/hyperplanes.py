@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from metastable import plots
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.hypotheses import good_triple
 from metastable.theory.leading import leading
@@ -77,7 +77,7 @@ def run(params: Params, work: Work) -> Data:
 
     def make(indices: list[int]) -> Data:
         cases = [triple(params, i) for i in indices]
-        made = parts.instances(
+        made = claim_instances.instances(
             CLAIM,
             cases,
             method=params.method,
@@ -88,7 +88,7 @@ def run(params: Params, work: Work) -> Data:
         )
         return made | {"path": made.pop("path")[[i < len(FAMILIES) for i in indices]]}
 
-    return parts.in_families(work, "instances", params.instances, params.chunk, len(FAMILIES), make)
+    return claim_instances.in_families(work, "instances", params.instances, params.chunk, len(FAMILIES), make)
 
 
 def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
@@ -102,7 +102,7 @@ def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Three verdicts, with the tolerances of `limit_geometry_parts`.
+    """Three verdicts, with the tolerances of `claim_instances`.
 
     The predicted levels of phi1* are the only ones the proof leaves: its largest value if positive, its smallest if
     negative, and 0. "Typically two" is read as: in at least 90% of instances. max phi_k*(z_i) never increases and
@@ -110,11 +110,11 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     """
     seeds, eligible = range(params.seed, params.seed + params.instances), data["eligible"].tolist()
     planes = data["details"][:, 0]
-    settled = data["outcome"] == parts.HOLDS
-    two = np.where(settled, planes <= 2, parts.UNDECIDED)
+    settled = data["outcome"] == claim_instances.HOLDS
+    two = np.where(settled, planes <= 2, claim_instances.UNDECIDED)
     kind = (params.seed + np.arange(params.instances)) % len(FAMILIES)
     counts = [
-        f"{name} {(data['outcome'][kind == k] == parts.HOLDS).sum()}/{(kind == k).sum()}"
+        f"{name} {(data['outcome'][kind == k] == claim_instances.HOLDS).sum()}/{(kind == k).sum()}"
         for k, name in enumerate(FAMILIES)
     ]
     used = ", ".join(f"{int((planes[settled] == m).sum())} with {m}" for m in (1, 2, 3))
@@ -122,15 +122,15 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         judge_share(
             "For a good triple every rescaled token tends to one of at most three parallel hyperplanes.",
             SOURCE,
-            parts.outcomes(data),
+            claim_instances.outcomes(data),
             eligible=eligible,
             seeds=seeds,
-            notes=f"holding: {', '.join(counts)}; relative distances: {parts.spread(data['residual'])}",
+            notes=f"holding: {', '.join(counts)}; relative distances: {claim_instances.spread(data['residual'])}",
         ),
         judge_share(
             "Tokens typically gather on at most two of the hyperplanes; the third, through 0, needs a special start.",
             "second paper, Fig. 6",
-            parts.outcomes({"outcome": two}),
+            claim_instances.outcomes({"outcome": two}),
             kind="observation",
             required=0.9,
             eligible=eligible,
@@ -140,9 +140,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         judge_share(
             "Along every real eigenvalue >= 0 the largest coordinate never increases, the smallest never decreases.",
             "second paper, Appendix D",
-            [bool(r <= parts.GROWTH) for r in data["rise"]],
+            [bool(r <= claim_instances.GROWTH) for r in data["rise"]],
             seeds=seeds,
-            notes=f"relative rise: {parts.spread(data['rise'])}",
+            notes=f"relative rise: {claim_instances.spread(data['rise'])}",
         ),
     ]
 
@@ -150,10 +150,10 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 6, 13 and 14: tokens, hyperplanes and their normal; and the coordinate along it."""
     figures: dict[str, Any] = {}
-    for k in parts.shown(params, len(FAMILIES), 3):
+    for k in claim_instances.shown(params, len(FAMILIES), 3):
         kind = (params.seed + k) % len(FAMILIES)
         case = triple(params, k)
-        t = parts.HORIZON * parts.SHARES / data["rate"][k]
+        t = claim_instances.HORIZON * claim_instances.SHARES / data["rate"][k]
         d = 2 if kind == 0 else 3
         z, normal = data["path"][k][:, :, :d], leading(case.V).left[:d]
         normal = normal / np.linalg.norm(normal)
@@ -170,8 +170,8 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
         )
         if not k or not kind:
             figures["coordinates"] = plots.projections(
-                t[: parts.HALF],
-                (z @ normal)[: parts.HALF],
+                t[: claim_instances.HALF],
+                (z @ normal)[: claim_instances.HALF],
                 spread="range",
                 groups=(along > 0).astype(int),
                 ylabel=r"$\varphi_1^*(z_i)$",
@@ -182,9 +182,9 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 def films(params: Params, data: Data) -> dict[str, Any]:
     """Fig. 14's instance, whose eigenvalues all have positive real part, until nothing moves."""
-    k = parts.shown(params, len(FAMILIES), 3)[-1]
-    t = parts.HORIZON * parts.SHARES / data["rate"][k]
-    return {"hyperplanes": Trajectory(t[: parts.HALF], data["path"][k][: parts.HALF])}
+    k = claim_instances.shown(params, len(FAMILIES), 3)[-1]
+    t = claim_instances.HORIZON * claim_instances.SHARES / data["rate"][k]
+    return {"hyperplanes": Trajectory(t[: claim_instances.HALF], data["path"][k][: claim_instances.HALF])}
 
 
 EXPERIMENT = Experiment(

@@ -8,13 +8,13 @@ import numpy as np
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights, paranormal
 from metastable.experiments import (
+    claim_instances as parts,
+)
+from metastable.experiments import (
     collapse,
     hyperplanes,
     polytope,
     polytope_times_subspace,
-)
-from metastable.experiments import (
-    limit_geometry_parts as parts,
 )
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.plots.style import FAINT, INK, new_figure, paper
@@ -100,7 +100,7 @@ def _collapse(params: Params, cases: list[Triple]) -> Data:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """One verdict per row, each with its experiment's criterion (`limit_geometry_parts`, `collapse.judge`)."""
+    """One verdict per row, each with its experiment's criterion (`claim_instances`, `collapse.judge`)."""
     return [
         judge_share(
             f"{CASES[row]}, {SCORES[row]}: {LIMITS[row]}.",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from metastable import plots
-from metastable.experiments import low_rank_attention_parts as parts
+from metastable.experiments import boolean_attention
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory import hypotheses
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -70,7 +70,7 @@ def run(params: Params, work: Work) -> Data:
 
         def line(first: int, last: int, n: int = n) -> Data:
             cases = [(one, one, one, line_tokens(params, n, i)) for i in range(first, last)]
-            return parts.attention_of(cases, params.t, params.method, params.chunk, keep=first == 0)
+            return boolean_attention.attention_of(cases, params.t, params.method, params.chunk, keep=first == 0)
 
         data |= {f"line{n}_{k}": v for k, v in work.parts(f"line{n}", count, params.chunk, line).items()}
     spaces = ((2, "plane", params.plane, params.method), (params.high_d, "high", params.high, params.high_method))
@@ -78,7 +78,7 @@ def run(params: Params, work: Work) -> Data:
 
         def space(first: int, last: int, d: int = d, method: str = method) -> Data:
             cases = [weights(params, d, i) for i in range(first, last)]
-            return parts.attention_of(cases, params.plane_t, method, params.chunk, keep=first == 0)
+            return boolean_attention.attention_of(cases, params.plane_t, method, params.chunk, keep=first == 0)
 
         made = work.parts(name, min(count, params.instances), params.chunk, space)
         data |= {f"{name}_{k}": v for k, v in made.items()}
@@ -87,11 +87,13 @@ def run(params: Params, work: Work) -> Data:
 
 def _later(params: Params, data: Data, work: Work) -> Data:
     """Measurements in high dimension, those of slow instances at the later horizon; and each one's horizon."""
-    slow = [i for i, found in enumerate(parts.boolean(data, "high_", exempt=0)) if found is not True]
+    slow = [i for i, found in enumerate(boolean_attention.boolean(data, "high_", exempt=0)) if found is not True]
 
     def make(first: int, last: int) -> Data:
         cases = [weights(params, params.high_d, i) for i in slow[first:last]]
-        made = parts.attention_of(cases, params.high_later, params.high_method, params.chunk, keep=False, dt=0.1)
+        made = boolean_attention.attention_of(
+            cases, params.high_later, params.high_method, params.chunk, keep=False, dt=0.1
+        )
         return {key: value for key, value in made.items() if key not in ("attention", "tokens", "depth")}
 
     made = work.parts("later", len(slow), params.chunk, make)
@@ -135,15 +137,15 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             "On the line (V > 0, QK > 0) attention tends to a Boolean matrix with at most two columns in use, but "
             "for at most one row.",
             SOURCE,
-            parts.boolean(data, base, exempt=1),
+            boolean_attention.boolean(data, base, exempt=1),
             eligible=eligible,
             seeds=seeds,
-            notes=f"row distances but the largest: {parts.spread(data[base + 'second'][:, -1])}",
+            notes=f"row distances but the largest: {boolean_attention.spread(data[base + 'second'][:, -1])}",
         ),
         judge_share(
             "For almost every start the limit has no exceptional row: it is Boolean of rank 1 or 2.",
             SOURCE,
-            parts.boolean(data, base, exempt=0),
+            boolean_attention.boolean(data, base, exempt=0),
             eligible=eligible,
             seeds=seeds,
             notes=", ".join(shown),
@@ -154,7 +156,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             slope[np.isfinite(slope)],
             (0.9, 1.1),
             instances=params.instances,
-            notes=f"each value is the mean over the rows of an instance; {parts.spread(slope)}",
+            notes=f"each value is the mean over the rows of an instance; {boolean_attention.spread(slope)}",
         ),
     ]
     for n in params.other_n:
@@ -163,12 +165,12 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             judge_share(
                 f"The number of tokens changes nothing: the same limit with n = {n}.",
                 "second paper, Figs 3 and 11",
-                parts.boolean(data, key, exempt=0),
+                boolean_attention.boolean(data, key, exempt=0),
                 kind="observation",
                 seeds=seeds,
-                notes=f"median slope {parts.middle(data[key + 'slope']):.4f}; time until Boolean, median "
-                f"{parts.middle(data[key + 'settled']):.3g} (n = {params.n}: "
-                f"{parts.middle(data[base + 'settled']):.3g})",
+                notes=f"median slope {boolean_attention.middle(data[key + 'slope']):.4f}; time until Boolean, median "
+                f"{boolean_attention.middle(data[key + 'settled']):.3g} (n = {params.n}: "
+                f"{boolean_attention.middle(data[base + 'settled']):.3g})",
             )
         )
     for d, key in ((2, "plane_"), (params.high_d, "high_"))[: 2 if params.high else 1]:
@@ -179,7 +181,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 _in_space(params, data, key, d),
                 kind="observation",
                 seeds=range(params.seed, params.seed + len(data[key + "rank"])),
-                notes=f"largest row distances: {parts.spread(data[key + 'first'][:, -1])}; leaders: "
+                notes=f"largest row distances: {boolean_attention.spread(data[key + 'first'][:, -1])}; leaders: "
                 + ", ".join(
                     f"{r} in {int((data[key + 'leaders'] == r).sum())}" for r in np.unique(data[key + "leaders"])
                 ),
@@ -195,28 +197,28 @@ def _in_space(params: Params, data: Data, key: str, d: int) -> list[bool | None]
     the identity on both: more than two leaders look at rest, and are not. They count as such when in the last third,
     over which rest is measured, the first direction gained a factor 1/BOOLEAN on the second; else they are undecided.
     """
-    found = parts.boolean(data, key, exempt=0)
+    found = boolean_attention.boolean(data, key, exempt=0)
     horizon = data.get(f"{key}horizon", np.full(len(found), params.plane_t))
     for i, outcome in enumerate(found):
         if outcome is False:
             second, first = np.linalg.eigvalsh(weights(params, d, i)[2])[-2:]
-            if (first - second) * horizon[i] / 3.0 < np.log(1.0 / parts.BOOLEAN):
+            if (first - second) * horizon[i] / 3.0 < np.log(1.0 / boolean_attention.BOOLEAN):
                 found[i] = None
     return found
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 2, 3, 4, 11, and the rate."""
-    t = params.t * parts.SHARES
+    t = params.t * boolean_attention.SHARES
     base = f"line{params.n}_"
     P = data[base + "attention"][0]  # (T, n, n)
     few = [0, 3, 6, len(t) - 1]
     figures = {
-        "figure-2": plots.attention_maps(parts.sorted_form(P[-1]), titles=["rows and columns permuted"]),
+        "figure-2": plots.attention_maps(boolean_attention.sorted_form(P[-1]), titles=["rows and columns permuted"]),
         "figure-3": plots.attention_maps(P[few], titles=[f"t = {v:.2g}" for v in t[few]]),
     }
     Q, K = weights(params, 2, 0)[:2]
-    times = params.plane_t * parts.SHARES
+    times = params.plane_t * boolean_attention.SHARES
     x = data["plane_tokens"][0][..., :2]  # (T, n, 2), unscaled and divided by its largest norm
     early = [0, 5, 9, 14]
     figures["figure-4"] = plots.attention_clouds(
@@ -230,10 +232,10 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     if params.high:
         final[f"d = {params.high_d}, n = {params.high_n}"] = data["high_attention"][0][-1]
     for k, (word, panel) in enumerate(final.items()):
-        figures[f"figure-11-{k + 1}"] = plots.attention_maps(parts.coarse(panel), titles=[word])
+        figures[f"figure-11-{k + 1}"] = plots.attention_maps(boolean_attention.coarse(panel), titles=[word])
     depth = data[base + "depth"][0]  # (T, n)
     late = t >= 1.0
-    lines = {f"row {i}": np.where(depth[late, i] < parts.DEEPEST, depth[late, i], np.nan) for i in range(4)}
+    lines = {f"row {i}": np.where(depth[late, i] < boolean_attention.DEEPEST, depth[late, i], np.nan) for i in range(4)}
     figures["rate"] = plots.series(
         t[late],
         lines,

@@ -8,7 +8,7 @@ import numpy as np
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights, from_eigenvalues
 from metastable.errors import InputError
-from metastable.experiments import model_parts
+from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.initial import sphere
 from metastable.models.spectra import ov_eigenvalues, value_block_eigenvalues
@@ -28,7 +28,7 @@ READINGS = ("O V", "the value block")
 class Params:
     """Fig. 7's setting: n = 64, d = 3, beta = 1, causal attention, Q = K = I, the head's three leading eigenvalues."""
 
-    model: str = model_parts.ZOO
+    model: str = model_access.ZOO
     layer: int = 0
     head: int = 4
     top: int = 3
@@ -57,7 +57,7 @@ def leading(values: np.ndarray, top: int) -> np.ndarray:
 
 
 def run(params: Params, work: Work) -> Data:
-    block = model_parts.model_of(params.model).block(params.layer)
+    block = model_access.model_of(params.model).block(params.layer)
     if not 0 <= params.head < block.heads:
         raise InputError(f"{params.model!r} has heads 0 to {block.heads - 1}, not {params.head}.")
     found = (ov_eigenvalues(block, params.head)[0], value_block_eigenvalues(block, params.head))
@@ -105,8 +105,8 @@ def _off_path(x: np.ndarray, values: np.ndarray, times: np.ndarray) -> np.ndarra
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    if model_parts.SKIPPED in data:
-        return model_parts.skipped(CLAIM, SOURCE, data)
+    if model_access.SKIPPED in data:
+        return model_access.skipped(CLAIM, SOURCE, data)
     verdicts = [_metastable(params, data, r) for r in (0, 1)]
     verdicts += [_apart(params, data, r) for r in (0, 1)]
     return [*verdicts, _first_path(params, data)]
@@ -180,7 +180,7 @@ def _words(values: np.ndarray) -> str:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    if model_parts.SKIPPED in data:
+    if model_access.SKIPPED in data:
         return {}
 
     figures: dict[str, Any] = {}
@@ -199,7 +199,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 
 def films(params: Params, data: Data) -> dict[str, Any]:
-    if model_parts.SKIPPED in data:
+    if model_access.SKIPPED in data:
         return {}
     shown = Trajectory(data["t"], data["shown"][0, 0], _dynamics(params, data["eigenvalues"][0]))
     return {"Fig. 7 as a film: eigenvalues of O V": {"tokens": shown, "first": "red"}}
@@ -211,7 +211,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     figures="Fig. 7",
     params=Params,
-    run=model_parts.or_skip(run),
+    run=model_access.or_skip(run),
     judge=judge,
     draw=draw,
     quick={"instances": 20},

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.experiments import model_parts
+from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.models.agreement import adjusted_rand
 from metastable.models.heads import Heads, correlation, cut, grouped, merged
@@ -31,16 +31,16 @@ DRAWS = 400
 class Params:
     """``instances`` texts of the model's own corpus, at its trained depth; sinks also in ``others``, on English."""
 
-    model: str = model_parts.ZOO
+    model: str = model_access.ZOO
     layers: int | None = None
-    others: tuple[str, ...] = model_parts.OTHERS
+    others: tuple[str, ...] = model_access.OTHERS
     instances: int = 100
     seed: int = 0
 
 
 def run(params: Params, work: Work) -> Data:
-    model = model_parts.model_of(params.model)
-    given = model_parts.texts_of(model, params.seed, params.instances)
+    model = model_access.model_of(params.model)
+    given = model_access.texts_of(model, params.seed, params.instances)
     depth = params.layers or model.depth
     work.progress(0.1, f"heads of {params.model}")
 
@@ -53,11 +53,11 @@ def run(params: Params, work: Work) -> Data:
         return found | {"words": np.array(words), "layer": np.arange(1, depth + 1)}
 
     data = work.part("heads", heads)
-    for name in (params.model, *model_parts.companions(params)):
+    for name in (params.model, *model_access.companions(params)):
         work.progress(0.6, f"sinks of {name}")
         data |= {
             f"{name}/{key}": value
-            for key, value in work.part(f"sinks-{model_parts.slug(name)}", _sinks(params, name)).items()
+            for key, value in work.part(f"sinks-{model_access.slug(name)}", _sinks(params, name)).items()
         }
     return data
 
@@ -71,13 +71,13 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
 
     def make() -> Data:
         try:
-            model = model_parts.model_of(name)
+            model = model_access.model_of(name)
         except InputError as error:
             if name == params.model:
                 raise
-            return {model_parts.SKIPPED: np.array(str(error))}
+            return {model_access.SKIPPED: np.array(str(error))}
         depth = params.layers if name == params.model else None
-        given = model_parts.texts_of(model, params.seed if name == params.model else 0, params.instances)
+        given = model_access.texts_of(model, params.seed if name == params.model else 0, params.instances)
         found = [
             probe(model, [t], layers=depth, measure=("sinks",), longest=512).sinks.sel(kind="first") for t in given
         ]
@@ -93,10 +93,10 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    if model_parts.SKIPPED in data:
-        return model_parts.skipped(CLAIM, SOURCE, data)
+    if model_access.SKIPPED in data:
+        return model_access.skipped(CLAIM, SOURCE, data)
     verdicts = [*_groups(params, data), _rise(params, data)]
-    for name in (params.model, *model_parts.companions(params)):
+    for name in (params.model, *model_access.companions(params)):
         verdicts += _sink(name, data)
     return verdicts
 
@@ -120,7 +120,7 @@ def _groups(params: Params, data: Data) -> list[Verdict]:
     strength = "clear" if score >= CLEAR else "weak" if score >= CLEAR / 2 else "hardly separate"
     notes = f"{len(sizes)} groups, {listed}; they are {strength}: 0.5 and more is clear, below 0.25 hardly any"
     last = int(data["layer"][-1])
-    found = model_parts.counted(
+    found = model_access.counted(
         params.instances,
         f"{CLAIM} at layer {last}: the silhouette of the best grouping is at least {CLEAR:g} ({params.model}).",
         SOURCE,
@@ -156,7 +156,7 @@ def _rise(params: Params, data: Data) -> Verdict:
     draws = np.random.default_rng(1).integers(0, len(filled), (DRAWS, len(filled)))
     gains = [_mean_correlation(data, -1, rows) - _mean_correlation(data, 0, rows) for rows in filled[draws]]
     whole = [_mean_correlation(data, k, filled) for k in (0, -1)]
-    return model_parts.counted(
+    return model_access.counted(
         params.instances,
         f"Correlations of heads grow with depth, from layer 1 to {int(data['layer'][-1])} ({params.model}).",
         SOURCE,
@@ -184,9 +184,9 @@ def _sink(name: str, data: Data) -> list[Verdict]:
     the tokens that the mask leaves visible (for a causal mask well above 1/n). No head is picked out, so none can be
     picked for its luck. The factor two keeps small excesses, which any uneven attention gives half of all tokens, out.
     """
-    if f"{name}/{model_parts.SKIPPED}" in data:
-        parts = {model_parts.SKIPPED: data[f"{name}/{model_parts.SKIPPED}"]}
-        return model_parts.skipped(f"The first token is a sink ({name}).", SINK, parts)
+    if f"{name}/{model_access.SKIPPED}" in data:
+        parts = {model_access.SKIPPED: data[f"{name}/{model_access.SKIPPED}"]}
+        return model_access.skipped(f"The first token is a sink ({name}).", SINK, parts)
     mass, position = data[f"{name}/mass"], data[f"{name}/position"]  # (texts, layers, heads), (texts,)
     each = mass.mean(axis=0)
     layer, head = np.unravel_index(np.argmax(each), each.shape)
@@ -208,7 +208,7 @@ def _sink(name: str, data: Data) -> list[Verdict]:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    if model_parts.SKIPPED in data:
+    if model_access.SKIPPED in data:
         return {}
     figures = {f"Fig. 2 on {params.model}, left: attention that each token of the first text receives": _left(data)}
     for k in sorted({0, len(data["layer"]) - 1}):
@@ -254,7 +254,7 @@ def _right(data: Data, layer: int) -> Any:
 
 
 def _over_depth(params: Params, data: Data) -> Any:
-    names = [n for n in (params.model, *model_parts.companions(params)) if f"{n}/mass" in data]
+    names = [n for n in (params.model, *model_access.companions(params)) if f"{n}/mass" in data]
     with paper():
         figure, panel = one_axes(None)
         for name, colour in zip(names, cycle(len(names))):
@@ -274,7 +274,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     figures="Fig. 2",
     params=Params,
-    run=model_parts.or_skip(run),
+    run=model_access.or_skip(run),
     judge=judge,
     draw=draw,
     quick={"instances": 16, "others": ()},

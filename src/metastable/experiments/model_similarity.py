@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.experiments import model_parts
+from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.models.probe import probe
 from metastable.models.study_figures import CAUTION, some_layers
@@ -26,8 +26,8 @@ class Params:
     ``others`` are measured at their trained depth.
     """
 
-    model: str = model_parts.ZOO
-    others: tuple[str, ...] = model_parts.OTHERS
+    model: str = model_access.ZOO
+    others: tuple[str, ...] = model_access.OTHERS
     layers: int | None = 96
     bins: int = 100
     instances: int = 100
@@ -35,19 +35,19 @@ class Params:
 
 
 def run(params: Params, work: Work) -> Data:
-    data = _measured(params, model_parts.model_of(params.model), params.seed, work)
-    for name in model_parts.companions(params):
+    data = _measured(params, model_access.model_of(params.model), params.seed, work)
+    for name in model_access.companions(params):
         try:
-            found = _measured(params, model_parts.model_of(name), 0, work)
+            found = _measured(params, model_access.model_of(name), 0, work)
         except InputError as error:
-            found = {model_parts.SKIPPED: np.array(str(error))}
+            found = {model_access.SKIPPED: np.array(str(error))}
         data |= {f"{name}/{key}": value for key, value in found.items()}
     return data
 
 
 def _measured(params: Params, model: Any, seed: int, work: Work) -> Data:
     """Shares, means and clusters (texts, layer, ...), pooled counts (layer, kind, bin), and the trained depth."""
-    given = model_parts.texts_of(model, seed, params.instances)
+    given = model_access.texts_of(model, seed, params.instances)
     depth = params.layers if model.shared else model.depth
 
     def chunk(first: int, last: int) -> Data:
@@ -59,7 +59,7 @@ def _measured(params: Params, model: Any, seed: int, work: Work) -> Data:
         data = {name: np.stack([one[name].values for one in found]) for name in names}
         return data | {"counts": sum(one["counts"].values for one in found)[None]}
 
-    data = work.parts(f"texts-{model_parts.slug(model.name)}", len(given), 10, chunk)
+    data = work.parts(f"texts-{model_access.slug(model.name)}", len(given), 10, chunk)
     return {**data, "counts": data["counts"].sum(axis=0), "trained": np.array(model.depth)}
 
 
@@ -67,21 +67,21 @@ def _measured(params: Params, model: Any, seed: int, work: Work) -> Data:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    if model_parts.SKIPPED in data:
-        return model_parts.skipped(CLAIM, SOURCE, data)
+    if model_access.SKIPPED in data:
+        return model_access.skipped(CLAIM, SOURCE, data)
     trained, last = int(data["trained"]), data["share_above"].shape[1] - 1
     verdicts = [_growth(params, data, 0, min(trained, last), 0)]
     if last > trained:
         verdicts.append(_growth(params, data, 0, last, 0))
     verdicts += [_growth(params, data, 0, last, 1), _spike(params, data, last)]
-    return [*verdicts, *(v for name in model_parts.companions(params) for v in _other(params, data, name))]
+    return [*verdicts, *(v for name in model_access.companions(params) for v in _other(params, data, name))]
 
 
 def _other(params: Params, data: Data, name: str) -> list[Verdict]:
     """The same growth in another model, from its embedded tokens to its last layer, raw and beside the mean."""
     own = {key.removeprefix(f"{name}/"): value for key, value in data.items() if key.startswith(f"{name}/")}
-    if model_parts.SKIPPED in own:
-        return model_parts.skipped(f"{CLAIM} ({name}).", SOURCE, own)
+    if model_access.SKIPPED in own:
+        return model_access.skipped(f"{CLAIM} ({name}).", SOURCE, own)
     last = own["share_above"].shape[1] - 1
     return [_growth(replace(params, model=name), own, 0, last, kind) for kind in (0, 1)]
 
@@ -125,7 +125,7 @@ def _spike(params: Params, data: Data, last: int) -> Verdict:
     ratio = _ratio(sums)
     low, high = np.quantile(ratio, [0.025, 0.975])
     pooled = float(_ratio(shares.sum(axis=0)[None])[0])
-    return model_parts.counted(
+    return model_access.counted(
         len(shares),
         f"At layer {last} the distribution of cosines rises towards 1 instead of dying out ({params.model}).",
         SOURCE,
@@ -145,7 +145,7 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    if model_parts.SKIPPED in data:
+    if model_access.SKIPPED in data:
         return {}
 
     trained, last = int(data["trained"]), data["counts"].shape[0] - 1
@@ -178,7 +178,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     figures="Fig. 1",
     params=Params,
-    run=model_parts.or_skip(run),
+    run=model_access.or_skip(run),
     judge=judge,
     draw=draw,
     quick={"instances": 6, "layers": 48, "others": ()},

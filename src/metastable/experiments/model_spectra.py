@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.experiments import model_parts
+from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.models.spectra import spectra
 from metastable.models.study_figures import some_layers
@@ -21,28 +21,28 @@ CLAIM = "Some head is a good triple"
 class Params:
     """Every head of every layer; a model with one shared block has one layer's worth of heads."""
 
-    model: str = model_parts.ZOO
-    others: tuple[str, ...] = model_parts.OTHERS
+    model: str = model_access.ZOO
+    others: tuple[str, ...] = model_access.OTHERS
     seed: int = 0
 
 
 def run(params: Params, work: Work) -> Data:
-    names = (params.model, *model_parts.companions(params))
+    names = (params.model, *model_access.companions(params))
     data: Data = {}
     for k, name in enumerate(names):
         work.progress((k + 0.1) / len(names), f"heads of {name}")
-        found = work.part(f"heads-{model_parts.slug(name)}", lambda name=name: _measured(params, name))  # type: ignore[misc]
+        found = work.part(f"heads-{model_access.slug(name)}", lambda name=name: _measured(params, name))  # type: ignore[misc]
         data |= found if k == 0 else {f"{name}/{key}": value for key, value in found.items()}
     return data
 
 
 def _measured(params: Params, name: str) -> Data:
     try:
-        found = spectra(model_parts.model_of(name), top=0)
+        found = spectra(model_access.model_of(name), top=0)
     except InputError as error:
         if name == params.model:
             raise
-        return {model_parts.SKIPPED: np.array(str(error))}
+        return {model_access.SKIPPED: np.array(str(error))}
     names = ("ov", "value_block", "qk", "beta", "beta_model", "along", "good", "margin")
     data = {name: found.data[name].values for name in names}
     return data | {"layer": found.data.layer.values, "says": np.array([f.sentence for f in found.triples.values()])}
@@ -52,13 +52,13 @@ def _measured(params: Params, name: str) -> Data:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    if model_parts.SKIPPED in data:
-        return model_parts.skipped(CLAIM, SOURCE, data)
+    if model_access.SKIPPED in data:
+        return model_access.skipped(CLAIM, SOURCE, data)
     verdicts = [_triples(params.model, data), *(_leading(params, data, name) for name in ("ov", "value_block"))]
-    for name in model_parts.companions(params):
+    for name in model_access.companions(params):
         own = {key.removeprefix(f"{name}/"): value for key, value in data.items() if key.startswith(f"{name}/")}
-        skipped = model_parts.SKIPPED in own
-        verdicts += model_parts.skipped(f"{CLAIM} ({name}).", SOURCE, own) if skipped else [_triples(name, own)]
+        skipped = model_access.SKIPPED in own
+        verdicts += model_access.skipped(f"{CLAIM} ({name}).", SOURCE, own) if skipped else [_triples(name, own)]
     return verdicts
 
 
@@ -120,7 +120,7 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
-    if model_parts.SKIPPED in data:
+    if model_access.SKIPPED in data:
         return {}
 
     figures: dict[str, Any] = {}
@@ -141,7 +141,7 @@ EXPERIMENT = Experiment(
     source=SOURCE,
     figures="Fig. 10",
     params=Params,
-    run=model_parts.or_skip(run),
+    run=model_access.or_skip(run),
     judge=judge,
     draw=draw,
     quick={"others": ()},

@@ -12,7 +12,7 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.experiments.beyond_positive_definite import start_and_end
 from metastable.observables import cluster_count, hull_growth
@@ -42,7 +42,7 @@ class Params:
 def instance(params: Params, heads: int, seed: int) -> tuple[Any, np.ndarray]:
     """Dynamics with that many heads, and tokens; the tokens of a seed are the same for every number of heads."""
     rng = np.random.default_rng([seed, 1])
-    scores = [parts.random_score(params.d, rng) for _ in range(heads)]
+    scores = [claim_instances.random_score(params.d, rng) for _ in range(heads)]
     Q, K = (np.stack([pair[i] for pair in scores]) for i in (0, 1))  # (h, d, d)
     V = np.broadcast_to(np.eye(params.d) / heads, (heads, params.d, params.d))
     tokens = np.random.default_rng([seed, 0]).uniform(-params.side, params.side, (params.n, params.d))
@@ -76,7 +76,7 @@ def _measured(params: Params, chosen: list[tuple[Any, np.ndarray]], show: bool) 
         leaders = attention.argmax(axis=-1)  # (h, n)
         rows.append(
             {
-                "count": int(cluster_count(z[-1], parts.RESOLUTION * extent, "euclidean")),
+                "count": int(cluster_count(z[-1], claim_instances.RESOLUTION * extent, "euclidean")),
                 "growth": float(hull_growth(z[[0, 2, 4, 6]]).max()) / extent,
                 "unsettled": float((1.0 - attention.max(axis=-1)).max()),
                 "off": _off(z[-1], leaders) / extent,
@@ -112,7 +112,7 @@ def _leaders(params: Params, data: Data, heads: int) -> Verdict:
     of what it was at three quarters of the horizon, where settled attention leaves e^{-t/4} = 0.03 of it. Otherwise, a
     token that settled late or a row of attention still shared, it is undecided.
     """
-    settled = data[f"unsettled-{heads}"] <= parts.RESOLUTION
+    settled = data[f"unsettled-{heads}"] <= claim_instances.RESOLUTION
     near = data[f"off-{heads}"] <= np.exp(-params.t / 2.0)
     stuck = settled & (data[f"off-{heads}"] >= 0.9 * data[f"before-{heads}"])
     outcomes = [True if a else False if b else None for a, b in zip(near, stuck)]
@@ -122,8 +122,9 @@ def _leaders(params: Params, data: Data, heads: int) -> Verdict:
         outcomes,
         kind="observation",
         seeds=range(params.seed, params.seed + params.instances),
-        notes=f"relative distances: {parts.spread(data[f'off-{heads}'])}; attention is one leader per row and head in "
-        f"{settled.mean():.0%} of instances; {data[f'sources-{heads}'].mean():.1f} leaders on average",
+        notes=f"relative distances: {claim_instances.spread(data[f'off-{heads}'])}; "
+        f"attention is one leader per row and head in {settled.mean():.0%} of instances; "
+        f"{data[f'sources-{heads}'].mean():.1f} leaders on average",
     )
 
 
@@ -145,16 +146,16 @@ def _hull(params: Params, data: Data) -> Verdict:
 
     RK4 with dt = 0.1 errs by about dt^5/120 a step relative to the motion, 1e-7, and a step that leaves the hull is
     drawn back: allowed is the sum over the steps in which tokens move, some hundred, 1e-5
-    (`limit_geometry_parts.GROWTH`).
+    (`claim_instances.GROWTH`).
     """
     growth = np.max([data[f"growth-{heads}"] for heads in params.heads], axis=0)
     return judge_share(
         "With V_h = I/H the convex hull of the rescaled tokens never grows, whatever the heads.",
         SOURCE + ", by the argument of Proposition C.2",
-        [bool(g <= parts.GROWTH) for g in growth],
+        [bool(g <= claim_instances.GROWTH) for g in growth],
         kind="observation",
         seeds=range(params.seed, params.seed + params.instances),
-        notes=f"relative growth: {parts.spread(growth)}",
+        notes=f"relative growth: {claim_instances.spread(growth)}",
     )
 
 

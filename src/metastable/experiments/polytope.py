@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from metastable import plots
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.observables import hull_count, hull_growth
 from metastable.theory.limits import polytope_of
@@ -37,7 +37,7 @@ def triple(params: Params, index: int) -> Triple:
     rng = np.random.default_rng([params.seed + index])
     tokens = rng.uniform(-params.side, params.side, (params.n, params.d))
     eye = np.eye(params.d)
-    Q, K = (eye, eye) if (params.seed + index) % 2 == 0 else parts.random_score(params.d, rng)
+    Q, K = (eye, eye) if (params.seed + index) % 2 == 0 else claim_instances.random_score(params.d, rng)
     return Triple(Q, K, eye, tokens)
 
 
@@ -46,48 +46,48 @@ def run(params: Params, work: Work) -> Data:
 
     def make(indices: list[int]) -> Data:
         cases = [triple(params, i) for i in indices]
-        made = parts.instances(
+        made = claim_instances.instances(
             CLAIM, cases, method=params.method, chunk=params.chunk, details=DETAILS, watch=_watch, paths=True
         )
         return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
 
-    return parts.in_families(work, "instances", params.instances, params.chunk, 2, make)
+    return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
 
 
 def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
     """How far any later token gets outside an earlier hull, relative; and the vertices at the start."""
-    few = np.array([0, 3, 6, 9, 13, 18, parts.HALF, len(parts.SHARES) - 1])
+    few = np.array([0, 3, 6, 9, 13, 18, claim_instances.HALF, len(claim_instances.SHARES) - 1])
     few = few[few < len(run.t)]
     growth = hull_growth(run.x[few]).max() / np.linalg.norm(case.tokens, axis=1).max()
     return {"growth": np.asarray(growth), "start": np.asarray(hull_count(case.tokens))}
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Five verdicts. Tolerances, besides those of `limit_geometry_parts`:
+    """Five verdicts. Tolerances, besides those of `claim_instances`:
 
     - a token is at a vertex when it is within 2 resolutions of it: vertices are found up to one resolution, and a token
       may be one off its limit;
     - the identity of a limit point, <Qz, Kz> = max_j <Qz, K v_j>, is linear in the v_j and z, each known to a
       resolution, so it must hold to 2 resolutions of |K^T Q z| times the extent;
     - the hull's boundary only moves inwards and errors outside it are not amplified, so later tokens leave an earlier
-      hull by no more than the sum of local errors (`limit_geometry_parts.GROWTH`);
+      hull by no more than the sum of local errors (`claim_instances.GROWTH`);
     - "significantly smaller than n" is read as: on average at most half of n.
     """
     seeds = range(params.seed, params.seed + params.instances)
-    settled = data["outcome"] == parts.HOLDS
+    settled = data["outcome"] == claim_instances.HOLDS
     vertices, far = data["details"].T  # (instances,) each
     away, away_before = far / data["extent"], data["details_before"][:, 1] / data["extent"]
-    at_vertex = parts.still(away, away_before, 2 * parts.RESOLUTION, settled)
-    identity = np.where(settled, _identity(params, data) <= 2 * parts.RESOLUTION, parts.UNDECIDED)
-    shrinks = [bool(g <= parts.GROWTH) for g in data["growth"]]
+    at_vertex = claim_instances.still(away, away_before, 2 * claim_instances.RESOLUTION, settled)
+    identity = np.where(settled, _identity(params, data) <= 2 * claim_instances.RESOLUTION, claim_instances.UNDECIDED)
+    shrinks = [bool(g <= claim_instances.GROWTH) for g in data["growth"]]
     eligible = data["eligible"].tolist()
     kept = settled & data["eligible"]
-    said = f"relative distances at the end: {parts.spread(data['residual'])}"
+    said = f"relative distances at the end: {claim_instances.spread(data['residual'])}"
     return [
         judge_share(
             "With V = I and Q^T K > 0 every rescaled token tends to 0 or to the boundary of a convex polytope.",
             SOURCE,
-            parts.outcomes(data),
+            claim_instances.outcomes(data),
             eligible=eligible,
             seeds=seeds,
             notes=said,
@@ -95,11 +95,11 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         judge_share(
             "For almost every start the limits are vertices of the polytope (or 0).",
             "second paper, after Theorem 3.1",
-            parts.outcomes({"outcome": at_vertex}),
+            claim_instances.outcomes({"outcome": at_vertex}),
             kind="observation",
             eligible=eligible,
             seeds=seeds,
-            notes=f"distance from the nearest vertex, relative: {parts.spread(away)}",
+            notes=f"distance from the nearest vertex, relative: {claim_instances.spread(away)}",
         ),
         judge_number(
             f"The polytope has far fewer vertices than the n = {params.n} tokens (share of n).",
@@ -108,8 +108,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             (0.0, 0.5),
             kind="observation",
             instances=params.instances,
-            notes=f"{parts.average(vertices[kept]):.2f} vertices on average, "
-            f"{parts.average(data['start'][kept]):.1f} in the hull at the start",
+            notes=f"{claim_instances.average(vertices[kept]):.2f} vertices on average, "
+            f"{claim_instances.average(data['start'][kept]):.1f} in the hull at the start",
         ),
         judge_share(
             "The convex hull of the rescaled tokens never grows.",
@@ -117,12 +117,12 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             shrinks,
             eligible=eligible,
             seeds=seeds,
-            notes=f"relative growth between saved times: {parts.spread(data['growth'])}",
+            notes=f"relative growth between saved times: {claim_instances.spread(data['growth'])}",
         ),
         judge_share(
             "Every limit point z is 0 or maximises its own score, <Qz, Kz> = max_j <Qz, K v_j> over the vertices v_j.",
             "second paper, Claim 1",
-            parts.outcomes({"outcome": identity}),
+            claim_instances.outcomes({"outcome": identity}),
             eligible=eligible,
             seeds=seeds,
         ),
@@ -134,7 +134,7 @@ def _identity(params: Params, data: Data) -> np.ndarray:
     worst = []
     for i, z in enumerate(data["end"]):
         form, extent = triple(params, i).form, float(data["extent"][i])
-        corners = polytope_of(z, form).vertices(parts.RESOLUTION * extent)
+        corners = polytope_of(z, form).vertices(claim_instances.RESOLUTION * extent)
         normals = z @ form  # (n, d)
         gap = np.abs((normals @ corners.T).max(axis=1) - (normals * z).sum(axis=1))
         length = np.linalg.norm(normals, axis=1)
@@ -145,7 +145,7 @@ def _identity(params: Params, data: Data) -> np.ndarray:
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Figs 1 and 5, and how many vertices there are."""
-    t = parts.HORIZON * parts.SHARES
+    t = claim_instances.HORIZON * claim_instances.SHARES
     path = data["path"]
     figures = {}
     if params.d in (2, 3):
@@ -164,8 +164,8 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
 
 def films(params: Params, data: Data) -> dict[str, Any]:
     """The first instance, until nothing moves."""
-    shown = parts.HALF
-    return {"polytope": Trajectory(parts.HORIZON * parts.SHARES[:shown], data["path"][0][:shown])}
+    shown = claim_instances.HALF
+    return {"polytope": Trajectory(claim_instances.HORIZON * claim_instances.SHARES[:shown], data["path"][0][:shown])}
 
 
 EXPERIMENT = Experiment(

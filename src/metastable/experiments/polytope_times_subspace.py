@@ -7,7 +7,7 @@ import numpy as np
 
 from metastable import plots
 from metastable.equation.weights import paranormal
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.theory.leading import paranormal_splitting
 from metastable.theory.theorems import THEOREMS, Triple
@@ -39,7 +39,7 @@ def triple(params: Params, index: int) -> Triple:
     tokens = rng.uniform(-params.side, params.side, (params.n, 3))
     if (params.seed + index) % 2 == 0:
         return Triple(np.eye(3), np.eye(3), FIGURE_8, tokens)
-    Q, K = parts.random_score(3, rng)
+    Q, K = claim_instances.random_score(3, rng)
     return Triple(Q, K, paranormal(3, int(rng.integers(2**31))), tokens)
 
 
@@ -48,7 +48,7 @@ def run(params: Params, work: Work) -> Data:
 
     def make(indices: list[int]) -> Data:
         cases = [triple(params, i) for i in indices]
-        made = parts.instances(
+        made = claim_instances.instances(
             CLAIM,
             cases,
             method=params.method,
@@ -59,7 +59,7 @@ def run(params: Params, work: Work) -> Data:
         )
         return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
 
-    return parts.in_families(work, "instances", params.instances, params.chunk, 2, make)
+    return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
 
 
 def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
@@ -71,28 +71,28 @@ def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Three verdicts, with the tolerances of `limit_geometry_parts`; lambda is V's eigenvalue on F.
+    """Three verdicts, with the tolerances of `claim_instances`; lambda is V's eigenvalue on F.
 
     Distances are those of the projections on F along G from the boundary of their hull, or from 0. "Diverges along G"
     asks that the spread along the eigenvalue mu < 0 has grown tenfold by the end: tokens that follow leaders settled
     at finite distance grow like e^{|mu| t}, which is e^{6.9} for Fig. 8.
     """
     eligible, seeds = data["eligible"].tolist(), range(params.seed, params.seed + params.instances)
-    kept = (data["outcome"] == parts.HOLDS) & data["eligible"]
+    kept = (data["outcome"] == claim_instances.HOLDS) & data["eligible"]
     vertices = data["details"][kept, 0]
     published = (params.seed + np.arange(params.instances)) % 2 == 0
     grown = [bool(s >= 10.0) for s in data["spread"][published]]
-    counts = [(data["outcome"][m] == parts.HOLDS).sum() for m in (published, ~published)]
+    counts = [(data["outcome"][m] == claim_instances.HOLDS).sum() for m in (published, ~published)]
     return [
         judge_share(
             "For paranormal V and Q^T K > 0 every rescaled token tends to (the boundary of a convex polytope in F, or "
             "0) x G.",
             SOURCE,
-            parts.outcomes(data),
+            claim_instances.outcomes(data),
             eligible=eligible,
             seeds=seeds,
             notes=f"holding: Fig. 8 {counts[0]}/{published.sum()}, random {counts[1]}/{(~published).sum()}; "
-            f"relative distances: {parts.spread(data['residual'])}",
+            f"relative distances: {claim_instances.spread(data['residual'])}",
         ),
         judge_number(
             f"The polygon in F has far fewer vertices than the n = {params.n} tokens (share of n).",
@@ -101,7 +101,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             (0.0, 0.5),
             kind="observation",
             instances=params.instances,
-            notes=f"{parts.average(vertices):.2f} vertices on average",
+            notes=f"{claim_instances.average(vertices):.2f} vertices on average",
         ),
         judge_share(
             "With V = diag(1, 1, -1/2) tokens diverge along the third coordinate.",
@@ -109,15 +109,15 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             grown,
             kind="observation",
             seeds=(params.seed + np.flatnonzero(published)).tolist(),
-            notes=f"growth of the spread: {parts.spread(data['spread'][published])}",
+            notes=f"growth of the spread: {claim_instances.spread(data['spread'][published])}",
         ),
     ]
 
 
 def draw(params: Params, data: Data) -> dict[str, Any]:
     """Fig. 8 in space, each panel with its own scale, and its shadow in F with the limiting polygon."""
-    (k,) = parts.shown(params, 2, 1)
-    t, z = parts.HORIZON * parts.SHARES, data["path"][k]
+    (k,) = claim_instances.shown(params, 2, 1)
+    t, z = claim_instances.HORIZON * claim_instances.SHARES, data["path"][k]
     shadow = z @ _plane(triple(params, k).V).T  # (T, n, 2)
     times = [0, 1, 2, 5]
     corner = np.linalg.norm(shadow[-1][:, None] - shadow[-1][None], axis=-1) < 2e-3 * params.side

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from metastable.errors import InputError, unknown
-from metastable.experiments import EXPERIMENTS, model_parts
+from metastable.experiments import EXPERIMENTS, model_access
 from metastable.experiments.run_one import PRESETS
 from metastable.experiments.workers import Result, Task, run_all
 from metastable.progress import Progress, Report, silent
@@ -122,7 +122,7 @@ def _refuse_model(model: str, chosen: Sequence[str]) -> None:
     """A model that was requested by name and cannot be had is a mistake, and so is one that nothing would use."""
     if not any(name in NEED_MODELS for name in chosen):
         raise InputError(f"--model is for the experiments {', '.join(NEED_MODELS)}; name one of them, or none at all.")
-    model_parts.reach(model)
+    model_access.reach(model)
 
 
 def _missing(names: Sequence[str], model: str | None, report: Report) -> dict[str, str]:
@@ -131,7 +131,7 @@ def _missing(names: Sequence[str], model: str | None, report: Report) -> dict[st
     if not waiting or model is not None:
         return {}
     try:
-        model_parts.reach(model_parts.ZOO)
+        model_access.reach(model_access.ZOO)
     except InputError as error:
         for name in waiting:
             report(Progress(name, 1.0, f"skipped: {error}", over=True))
@@ -144,7 +144,7 @@ def _unmeasured(results: Mapping[str, Result]) -> dict[str, str]:
     found = {}
     for name in (name for name in NEED_MODELS if name in results):
         record = results[name].record
-        if record is not None and (why := model_parts.why_skipped(record.verdicts)):
+        if record is not None and (why := model_access.why_skipped(record.verdicts)):
             found[name] = why
             remove(record.folder)
     return found

@@ -8,13 +8,12 @@ from typing import Any
 
 from metastable.errors import InputError
 from metastable.hunt.claims import CLAIMS
-from metastable.hunt.hunt_page import Report, make_report
+from metastable.hunt.hunt_page import HuntReport, make_report
 from metastable.hunt.instances import facts, read
 from metastable.hunt.rounds import run_rounds
 from metastable.hunt.rules import Rules
 from metastable.hunt.verifying import Checked, verify
-from metastable.progress import Report as Progress
-from metastable.progress import silent
+from metastable.progress import Report, silent
 from metastable.store.files import read_json
 from metastable.store.folder import claim, finish, reopen, settled_by
 
@@ -26,8 +25,8 @@ def hunt(
     out: str | Path,
     instances: int | None = None,
     minutes: float | None = None,
-    progress: Progress = silent,
-) -> Report:
+    progress: Report = silent,
+) -> HuntReport:
     """Hunt until a number of random instances, or of minutes, is reached.
 
     Parameters

@@ -19,7 +19,7 @@ MOST_FILES = 20  # of each outcome
 
 
 @dataclass(frozen=True)
-class Report:
+class HuntReport:
     """A finished hunt.
 
     ``kinds`` says for each kind of weights how many random and climbed instances there were and what became of them,
@@ -73,7 +73,7 @@ class Report:
         return "\n".join([*lines, "", self.sentence])
 
 
-def make_report(rules: Rules, rounds: list[Round], seconds: float, folder: Path) -> Report:
+def make_report(rules: Rules, rounds: list[Round], seconds: float, folder: Path) -> HuntReport:
     """Count, store the worst instances, and say what was found."""
     kinds = {name: _counts(rounds, k) for k, name in enumerate(KINDS)}
     kinds = {name: row for name, row in kinds.items() if row["instances"] or sum(row["climbed"].values())}
@@ -83,7 +83,7 @@ def make_report(rules: Rules, rounds: list[Round], seconds: float, folder: Path)
     drawn = sum(int((r.origin == RANDOM).sum()) for r in rounds)
     violated = "violation" in outcomes or (rules.exceptions and "known exception" in outcomes)
     sentence = _sentence(kinds, outcomes, drawn)
-    report = Report(rules, drawn, len(rounds), seconds, kinds, found, violated, sentence)
+    report = HuntReport(rules, drawn, len(rounds), seconds, kinds, found, violated, sentence)
     with disk_errors(folder, resumable=True):
         write_json(folder / "report.json", report.to_dict() | {"made": stamp()})
     return report

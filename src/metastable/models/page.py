@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.models import conclusions as findings
+from metastable.models import conclusions
 from metastable.models.layer_similarity import CAUTION
 from metastable.models.study import Study
 from metastable.models.study_figures import LADDER_WORDS
@@ -31,7 +31,7 @@ ul.findings li { margin: .45rem 0; }
 """
 
 
-def report(study: Study) -> str:
+def page(study: Study) -> str:
     """The page; pictures are read from ``figures/`` in the study's folder."""
     media = Media()
     parts = [
@@ -91,7 +91,7 @@ def _head(study: Study) -> str:
         "run to layer": probe["layers"],
     }
     items = "".join(f"<li>{escaped(k)} <b>{escaped(v)}</b></li>" for k, v in facts.items())
-    said = "".join(f"<li>{_unbroken(escaped(sentence))}</li>" for sentence in findings.sentences(study))
+    said = "".join(f"<li>{_unbroken(escaped(sentence))}</li>" for sentence in conclusions.sentences(study))
     notes = "".join(f'<p class="soft">Note: {escaped(note)}</p>' for note in study.notes)
     links = {
         "similarity": "Similarity",
@@ -126,7 +126,7 @@ def _similarity(study: Study, media: Media) -> str:
         "similarity",
         "Do tokens cluster?",
         f"{CAUTION} {kept}",
-        _figures(study, media, pictures) + _table(*findings.similarity_table(study)),
+        _figures(study, media, pictures) + _table(*conclusions.similarity_table(study)),
     )
 
 
@@ -155,7 +155,7 @@ def _sinks(study: Study, media: Media) -> str:
         "Where does attention pool?",
         "The mean over all tokens of the attention they pay to a class of tokens. The dashed line is what a head "
         "without preferences would give: attention spread evenly over the tokens that the mask leaves visible.",
-        _figures(study, media, pictures) + _table(*findings.sink_table(study)),
+        _figures(study, media, pictures) + _table(*conclusions.sink_table(study)),
     )
 
 
@@ -172,8 +172,8 @@ def _spectra(study: Study, media: Media) -> str:
         ("qk", "Eigenvalues of the score form, one line per head."),
     ]
     block = _details("The square value block, as published", _figures(study, media, published, wide=True))
-    tables = _details("Every head in numbers", _table(*findings.head_table(study)))
-    tables += _details("The tokens that leading eigenvectors promote", _table(*findings.promotion_table(study)))
+    tables = _details("Every head in numbers", _table(*conclusions.head_table(study)))
+    tables += _details("The tokens that leading eigenvectors promote", _table(*conclusions.promotion_table(study)))
     return _section(
         "spectra",
         "What do the weights say?",
@@ -199,7 +199,7 @@ def _ladder(study: Study, media: Media) -> str:
     pictures.append(("ladder-mean-cosine", "Mean cosine: the theory's rungs collapse where the model does not."))
     steps = " Dashed: is one layer a small step of the ODE?" if study.model["shared"] else ""
     pictures.append(("ladder-errors", f"Tokens of the rungs with the model's norms against the real ones.{steps}"))
-    body = _figures(study, media, pictures) + _table(*findings.ladder_table(study))
+    body = _figures(study, media, pictures) + _table(*conclusions.ladder_table(study))
     return _section("ladder", "The ladder: from the theory to the model", text, body)
 
 
@@ -210,7 +210,7 @@ def _making(study: Study) -> str:
     files_ = "similarity, heads, sinks, spectra, ladder"
     return f"""<h2 id="making">How it was made</h2>
 <pre>{escaped(command(study.settings))}</pre>
-<p class="soft">{escaped(findings.timing(study))} {escaped(used)}.
+<p class="soft">{escaped(conclusions.timing(study))} {escaped(used)}.
 SHA-256 of the first queries: {escaped(study.model["digest"])}.</p>
 <p class="soft">The numbers are beside this page as zarr folders ({files_}):
 <code>xarray.open_zarr("similarity.zarr")</code>.</p>

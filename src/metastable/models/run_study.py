@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from metastable.models.page import report as page
+from metastable.models.page import page
 from metastable.models.study import Study, measuring, purpose, read
 from metastable.models.study_figures import every_picture
 from metastable.models.study_settings import Settings, check_settings

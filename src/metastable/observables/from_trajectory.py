@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.observables import attention_rank as attention
-from metastable.observables import clusters, hull, leaders, order, tracking
-from metastable.observables import energy as energies
-from metastable.observables import projections as hyperplanes
-from metastable.observables import similarities as similarity
-from metastable.observables import sink_mass as sinks
+from metastable.observables import (
+    attention_rank,
+    clusters,
+    energy,
+    hull,
+    leaders,
+    order,
+    projections,
+    similarities,
+    sink_mass,
+    tracking,
+)
 from metastable.observables.arrays import MEASURES, Bools, Floats, tokens
 
 if TYPE_CHECKING:
@@ -115,16 +121,16 @@ def _over_time(run: Any, function: Callable[[float, Any, Any], Any]) -> np.ndarr
     return np.stack([function(float(t), x, w.score_map(float(t), d)) for t, x in zip(run.t, run.x)])
 
 
-def energy(run: Any) -> "xarray.DataArray":
+def interaction_energy(run: Any) -> "xarray.DataArray":
     """Interaction energy."""
     beta = np.asarray(_dynamics(run, "energy").beta)
-    return labelled(run, _over_time(run, lambda t, x, form: energies.interaction_energy(x, beta, form)), "energy")
+    return labelled(run, _over_time(run, lambda t, x, form: energy.interaction_energy(x, beta, form)), "energy")
 
 
 def log_energy(run: Any) -> "xarray.DataArray":
     """log |E|, finite at any beta."""
     beta = np.asarray(_dynamics(run, "energy").beta)
-    return labelled(run, _over_time(run, lambda t, x, form: energies.log_energy(x, beta, form)), "log_energy")
+    return labelled(run, _over_time(run, lambda t, x, form: energy.log_energy(x, beta, form)), "log_energy")
 
 
 def energy_rate(run: Any) -> "xarray.DataArray":
@@ -133,7 +139,7 @@ def energy_rate(run: Any) -> "xarray.DataArray":
     beta = np.asarray(dyn.beta)
 
     def rate(t: float, x: Any, form: Any) -> Floats:
-        return energies.energy_rate(x, np.asarray(dyn.velocity(t, x)), beta, form)
+        return energy.energy_rate(x, np.asarray(dyn.velocity(t, x)), beta, form)
 
     return labelled(run, _over_time(run, rate), "energy_rate")
 
@@ -148,21 +154,21 @@ def _attention(run: Any, function: Callable[[Any], Any]) -> np.ndarray:
 
 def rank(run: Any, tolerance: float = 1e-3) -> "xarray.DataArray":
     """Rank of the attention at a tolerance."""
-    return labelled(run, _attention(run, lambda P: attention.rank(P, tolerance)), "rank", ["head"])
+    return labelled(run, _attention(run, lambda P: attention_rank.rank(P, tolerance)), "rank", ["head"])
 
 
 def effective_rank(run: Any) -> "xarray.DataArray":
-    """Effective rank of the attention."""
-    return labelled(run, _attention(run, attention.effective_rank), "effective_rank", ["head"])
+    """Effective rank of the attention_rank."""
+    return labelled(run, _attention(run, attention_rank.effective_rank), "effective_rank", ["head"])
 
 
 def boolean_distance(run: Any) -> "xarray.DataArray":
     """Distance of the attention to one token per row."""
-    return labelled(run, _attention(run, attention.boolean_distance), "boolean_distance", ["head"])
+    return labelled(run, _attention(run, attention_rank.boolean_distance), "boolean_distance", ["head"])
 
 
 def leader_tokens(run: Any, threshold: float = 0.5) -> "xarray.DataArray":
-    """Which tokens hold more than a threshold of some other token's attention."""
+    """Which tokens hold more than a threshold of some other token's attention_rank."""
     return labelled(run, _attention(run, lambda P: leaders.is_leader(P, threshold)), "leaders", ["head", "token"])
 
 
@@ -177,32 +183,32 @@ def _visible(run: Any) -> Bools | None:
     return None if seen is None else np.asarray(seen, dtype=np.bool_)
 
 
-def sink_mass(run: Any, per: str = "viewer") -> "xarray.DataArray":
+def mean_received(run: Any, per: str = "viewer") -> "xarray.DataArray":
     """Mean attention every token receives, with the position baseline as the coordinate "baseline"."""
     seen = _visible(run)
-    baseline = sinks.sink_baseline(np.shape(run.x)[-2], seen, per)
-    values = _attention(run, lambda P: sinks.sink_mass(P, seen, per))
+    baseline = sink_mass.sink_baseline(np.shape(run.x)[-2], seen, per)
+    values = _attention(run, lambda P: sink_mass.sink_mass(P, seen, per))
     return labelled(run, values, "sinks", ["head", "token"], {"baseline": ("token", baseline)})
 
 
 def sink_baseline(run: Any, per: str = "viewer") -> "xarray.DataArray":
     """What uniform attention over the visible tokens would give every token."""
-    one = sinks.sink_baseline(np.shape(run.x)[-2], _visible(run), per)
+    one = sink_mass.sink_baseline(np.shape(run.x)[-2], _visible(run), per)
     return labelled(run, np.broadcast_to(one, np.shape(run.x)[:-1]), "sinks_baseline", ["token"])
 
 
 # --- positions ----------------------------------------------------------------------------------------------
 
 
-def similarities(run: Any, bins: int = 100, kind: str = "cosine") -> "xarray.DataArray":
+def similarity_histogram(run: Any, bins: int = 100, kind: str = "cosine") -> "xarray.DataArray":
     """Histogram of pairwise similarities, i < j."""
-    counts, edges = similarity.similarity_histogram(run.x, bins, kind)
+    counts, edges = similarities.similarity_histogram(run.x, bins, kind)
     return labelled(run, counts, "similarity", ["bin"], {"bin": (edges[:-1] + edges[1:]) / 2.0})
 
 
 def similarity_share(run: Any, above: float = 0.999) -> "xarray.DataArray":
     """Share of pairs whose cosine exceeds ``above``: the published phase diagram's measure."""
-    return labelled(run, similarity.similarity_share(tokens(run.x), above), "similarity_share")
+    return labelled(run, similarities.similarity_share(tokens(run.x), above), "similarity_share")
 
 
 def order_parameter(run: Any) -> "xarray.DataArray":
@@ -233,7 +239,7 @@ def _value(run: Any, head: int) -> np.ndarray:
 
 def _coordinates(run: Any, V: np.ndarray) -> Floats:
     """Projections (T, ..., n, d): from the run's own chart where it has one, for z has lost small coordinates."""
-    values, directions = hyperplanes.left_eigenvectors(V)
+    values, directions = projections.left_eigenvectors(V)
     if getattr(run, "chart", None) is not None:
         zeta, own, left = run.coordinates()
         turn = np.linalg.solve(left.T, directions.T).T  # directions = turn @ left
@@ -242,11 +248,11 @@ def _coordinates(run: Any, V: np.ndarray) -> Floats:
         turn = np.where(same | pair, turn, 0.0)  # rounding must not let a growing coordinate into another
         if np.abs(turn @ left - directions).max() < 1e-9:
             return np.asarray(zeta @ turn.T)
-    return hyperplanes.projections(run.x, V)
+    return projections.projections(run.x, V)
 
 
 def _directions(V: np.ndarray) -> dict[str, Any]:
-    return {"eigenvalue": ("direction", hyperplanes.left_eigenvectors(V)[0])}
+    return {"eigenvalue": ("direction", projections.left_eigenvectors(V)[0])}
 
 
 def hyperplane_coordinates(run: Any, head: int = 0) -> "xarray.DataArray":
@@ -260,4 +266,4 @@ def hyperplane_counts(run: Any, tolerance: float | None = None, head: int = 0) -
     V = _value(run, head)
     gap = default_tolerance(run, "euclidean") if tolerance is None else tolerance
     values = np.swapaxes(_coordinates(run, V), -1, -2)  # (T, ..., d, n)
-    return labelled(run, hyperplanes.distinct_values(values, gap), "hyperplane_counts", ["direction"], _directions(V))
+    return labelled(run, projections.distinct_values(values, gap), "hyperplane_counts", ["direction"], _directions(V))

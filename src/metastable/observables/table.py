@@ -1,4 +1,4 @@
-"""The table of observables by name. Add one: a function of a run in `of_run.py` and a line here."""
+"""The table of observables by name. Add one: a function of a run in `from_trajectory.py` and a line here."""
 
 import inspect
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from metastable.errors import InputError, unknown
-from metastable.observables import from_trajectory as of_run
+from metastable.observables import from_trajectory
 
 if TYPE_CHECKING:
     import xarray
@@ -31,41 +31,49 @@ class Observable:
 
 
 _ALL = (
-    Observable("clusters", "number of clusters by single linkage", (), of_run.cluster_count),
-    Observable("cluster_labels", "cluster of every token", ("token",), of_run.cluster_labels),
-    Observable("cluster_sizes", "sizes of the clusters, then zeros", ("cluster",), of_run.cluster_sizes),
+    Observable("clusters", "number of clusters by single linkage", (), from_trajectory.cluster_count),
+    Observable("cluster_labels", "cluster of every token", ("token",), from_trajectory.cluster_labels),
+    Observable("cluster_sizes", "sizes of the clusters, then zeros", ("cluster",), from_trajectory.cluster_sizes),
     Observable(
         "cluster_identities",
         "cluster names that persist through merges",
         ("token",),
-        of_run.cluster_identities,
+        from_trajectory.cluster_identities,
     ),
-    Observable("energy", "interaction energy", (), of_run.energy),
-    Observable("log_energy", "logarithm of |energy|, finite at any beta", (), of_run.log_energy),
-    Observable("energy_rate", "exact rate of change of the energy", (), of_run.energy_rate),
-    Observable("rank", "rank of the attention at a tolerance", ("head",), of_run.rank),
-    Observable("effective_rank", "exp entropy of the attention's singular values", ("head",), of_run.effective_rank),
+    Observable("energy", "interaction energy", (), from_trajectory.interaction_energy),
+    Observable("log_energy", "logarithm of |energy|, finite at any beta", (), from_trajectory.log_energy),
+    Observable("energy_rate", "exact rate of change of the energy", (), from_trajectory.energy_rate),
+    Observable("rank", "rank of the attention at a tolerance", ("head",), from_trajectory.rank),
+    Observable(
+        "effective_rank", "exp entropy of the attention's singular values", ("head",), from_trajectory.effective_rank
+    ),
     Observable(
         "boolean_distance",
         "distance of the attention to one token per row",
         ("head",),
-        of_run.boolean_distance,
+        from_trajectory.boolean_distance,
     ),
-    Observable("leaders", "tokens that hold another's attention", ("head", "token"), of_run.leader_tokens),
-    Observable("sinks", "mean attention received, with its baseline", ("head", "token"), of_run.sink_mass),
-    Observable("sinks_baseline", "attention received under uniform attention", ("token",), of_run.sink_baseline),
-    Observable("similarity", "histogram of pairwise similarities, i < j", ("bin",), of_run.similarities),
-    Observable("similarity_share", "share of pairs with a cosine above a limit", (), of_run.similarity_share),
-    Observable("order", "length of the mean token", (), of_run.order_parameter),
-    Observable("hull", "number of vertices of the convex hull", (), of_run.hull_count),
-    Observable("hull_growth", "how far later tokens leave the hull", (), of_run.hull_growth),
+    Observable("leaders", "tokens that hold another's attention", ("head", "token"), from_trajectory.leader_tokens),
+    Observable("sinks", "mean attention received, with its baseline", ("head", "token"), from_trajectory.mean_received),
+    Observable(
+        "sinks_baseline", "attention received under uniform attention", ("token",), from_trajectory.sink_baseline
+    ),
+    Observable(
+        "similarity", "histogram of pairwise similarities, i < j", ("bin",), from_trajectory.similarity_histogram
+    ),
+    Observable("similarity_share", "share of pairs with a cosine above a limit", (), from_trajectory.similarity_share),
+    Observable("order", "length of the mean token", (), from_trajectory.order_parameter),
+    Observable("hull", "number of vertices of the convex hull", (), from_trajectory.hull_count),
+    Observable("hull_growth", "how far later tokens leave the hull", (), from_trajectory.hull_growth),
     Observable(
         "hyperplanes",
         "projections on the left eigenvectors of V",
         ("token", "direction"),
-        of_run.hyperplane_coordinates,
+        from_trajectory.hyperplane_coordinates,
     ),
-    Observable("hyperplane_counts", "distinct values of each projection", ("direction",), of_run.hyperplane_counts),
+    Observable(
+        "hyperplane_counts", "distinct values of each projection", ("direction",), from_trajectory.hyperplane_counts
+    ),
 )
 
 OBSERVABLES: dict[str, Observable] = {entry.name: entry for entry in _ALL}

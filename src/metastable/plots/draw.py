@@ -1,4 +1,4 @@
-"""The front door: named pictures of a run, for `Trajectory.plot` and the command line."""
+"""Named pictures of a run, for `Trajectory.plot` and the command line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from metastable.errors import InputError, unknown
-from metastable.plots import from_trajectory as of_run
-from metastable.plots.from_trajectory import Choices
+from metastable.plots import trajectory_plots
+from metastable.plots.trajectory_plots import Choices
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,21 @@ _TIMES = ("times", "spacing")
 _TOKENS = ("color", "first", "view", "run")
 
 PLOTS: dict[str, Plot] = {
-    "snapshots": Plot("tokens at a few times", of_run.draw_snapshots, _TIMES + _TOKENS),
-    "trajectories": Plot("every token's path", of_run.draw_trajectories, _TOKENS),
-    "polytope": Plot("tokens and the convex hull they end in, d = 2 or 3", of_run.draw_polytope, _TIMES + _TOKENS),
-    "attention": Plot("attention matrices over times or heads", of_run.draw_attention, (*_TIMES, "run", "head", "log")),
-    "clouds": Plot("keys and queries joined by attention", of_run.draw_clouds, (*_TIMES, "run", "head")),
-    "series": Plot("an observable over time", of_run.draw_series, ("observable", "run", "log")),
-    "similarity": Plot("histograms of pairwise similarity over time", of_run.draw_similarity, (*_TIMES, "run")),
-    "hyperplanes": Plot("coordinates along V's eigenvectors over time", of_run.draw_hyperplanes, ("run", "head")),
-    "eigenvalues": Plot("eigenvalues of V in the complex plane", of_run.draw_eigenvalues, ("head",)),
+    "snapshots": Plot("tokens at a few times", trajectory_plots.draw_snapshots, _TIMES + _TOKENS),
+    "trajectories": Plot("every token's path", trajectory_plots.draw_trajectories, _TOKENS),
+    "polytope": Plot(
+        "tokens and the convex hull they end in, d = 2 or 3", trajectory_plots.draw_polytope, _TIMES + _TOKENS
+    ),
+    "attention": Plot(
+        "attention matrices over times or heads", trajectory_plots.draw_attention, (*_TIMES, "run", "head", "log")
+    ),
+    "clouds": Plot("keys and queries joined by attention", trajectory_plots.draw_clouds, (*_TIMES, "run", "head")),
+    "series": Plot("an observable over time", trajectory_plots.draw_series, ("observable", "run", "log")),
+    "similarity": Plot(
+        "histograms of pairwise similarity over time", trajectory_plots.draw_similarity, (*_TIMES, "run")
+    ),
+    "hyperplanes": Plot(
+        "coordinates along V's eigenvectors over time", trajectory_plots.draw_hyperplanes, ("run", "head")
+    ),
+    "eigenvalues": Plot("eigenvalues of V in the complex plane", trajectory_plots.draw_eigenvalues, ("head",)),
 }

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import jax, jnp
-from metastable.engines.chart import basis as rescaled_chart
-from metastable.engines.chart import state as rescaled
+from metastable.engines.chart import basis, state
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments.base import Data
@@ -53,8 +52,8 @@ def _attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
     global _compiled
     if _compiled is None:
         over_time = partial(jax.vmap, in_axes=(None, None, 0, 0, 0))
-        _compiled = jax.jit(lambda *of: (over_time(rescaled.attention)(*of), over_time(rescaled.gaps_below)(*of)))
-    chart = rescaled_chart.chart_of(run.dynamics, run.x.shape[-1], run.x.shape[-2])
+        _compiled = jax.jit(lambda *of: (over_time(state.attention)(*of), over_time(state.gaps_below)(*of)))
+    chart = basis.chart_of(run.dynamics, run.x.shape[-1], run.x.shape[-2])
     y, refs = run.chart
     P, gaps = _compiled(run.dynamics, chart, jnp.asarray(run.t), y, refs)
     return np.asarray(P), np.asarray(gaps)

@@ -9,13 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
 from metastable.observables import similarity_histogram
-from metastable.plots import attention_maps as attention
-from metastable.plots import clouds, histograms, snapshots, trajectories
-from metastable.plots import eigenvalues as spectrum
-from metastable.plots import polytopes as polytope
-from metastable.plots import series as lines
+from metastable.plots.attention_maps import attention_maps
+from metastable.plots.clouds import attention_clouds
+from metastable.plots.eigenvalues import eigenvalues
+from metastable.plots.histograms import histograms
 from metastable.plots.motion import pick, read_motion
+from metastable.plots.polytopes import polytope
+from metastable.plots.series import projections, series
+from metastable.plots.snapshots import snapshots
 from metastable.plots.style import footnote
+from metastable.plots.trajectories import trajectories
 
 
 @dataclass(frozen=True)
@@ -39,17 +42,17 @@ class Choices:
 
 
 def draw_snapshots(run: Any, o: Choices) -> Figure:
-    return snapshots.snapshots(
+    return snapshots(
         run, times=o.times, spacing=o.spacing or "linear", color=o.color, first=o.first, view=o.view, run=o.run or 0
     )
 
 
 def draw_trajectories(run: Any, o: Choices) -> Figure:
-    return trajectories.trajectories(run, color=o.color, first=o.first, view=o.view, run=o.run or 0)
+    return trajectories(run, color=o.color, first=o.first, view=o.view, run=o.run or 0)
 
 
 def draw_polytope(run: Any, o: Choices) -> Figure:
-    return polytope.polytope(
+    return polytope(
         run, times=o.times, spacing=o.spacing or "linear", color=o.color, first=o.first, view=o.view, run=o.run or 0
     )
 
@@ -79,7 +82,7 @@ def draw_attention(run: Any, o: Choices) -> Figure:
         matrices = np.stack([_one_head(P, o.head or 0) for P in all_heads])
         titles = [motion.label(motion.t[k]) for k in chosen]
         note = f"head {o.head or 0} of 0 to {heads - 1}" if heads > 1 else ""
-    figure = attention.attention_maps(matrices, titles=titles, log=bool(o.log))
+    figure = attention_maps(matrices, titles=titles, log=bool(o.log))
     footnote(figure, ", ".join(filter(None, [note, motion.note])))
     return figure
 
@@ -96,7 +99,7 @@ def draw_clouds(run: Any, o: Choices) -> Figure:
         keys.append(motion.x[k] if K is None else motion.x[k] @ K.T)
         queries.append(motion.x[k] if Q is None else motion.x[k] @ Q.T)
     letter = motion.letter
-    figure = clouds.attention_clouds(
+    figure = attention_clouds(
         np.stack(keys),
         np.stack(queries),
         P,
@@ -121,13 +124,13 @@ def draw_series(run: Any, o: Choices) -> Figure:
     label, own = name.replace("_", " "), str(data.dims[-1])
     xlabel, yscale = "layer" if motion.clock == "layer" else "time $t$", "log" if o.log else "linear"
     if flat.shape[1] == 1:
-        return lines.series(motion.t, flat[:, 0], xlabel=xlabel, ylabel=label, yscale=yscale)
+        return series(motion.t, flat[:, 0], xlabel=xlabel, ylabel=label, yscale=yscale)
     if runs == 1 and flat.shape[1] <= 8:
         named = {f"{own} {k}": flat[:, k] for k in range(flat.shape[1])}
-        return lines.series(motion.t, named, xlabel=xlabel, ylabel=label, yscale=yscale)
+        return series(motion.t, named, xlabel=xlabel, ylabel=label, yscale=yscale)
     low, middle, high = np.nanquantile(flat, [0.05, 0.5, 0.95], axis=1)
     band = {"median": (low, high)}
-    figure = lines.series(motion.t, {"median": middle}, band=band, xlabel=xlabel, ylabel=label, yscale=yscale)
+    figure = series(motion.t, {"median": middle}, band=band, xlabel=xlabel, ylabel=label, yscale=yscale)
     over = [f"{runs} runs"] * (runs > 1) + [f"all {own}s"] * (flat.shape[1] > runs)
     footnote(figure, f"median and middle 90% over {' and '.join(over)}")
     return figure
@@ -137,7 +140,7 @@ def draw_similarity(run: Any, o: Choices) -> Figure:
     motion = read_motion(run, run=o.run or 0)
     chosen = pick(motion, o.times, o.spacing or "linear", default=6)
     counts, edges = similarity_histogram(motion.x[chosen], bins=80)
-    figure = histograms.histograms(counts, edges, labels=[motion.label(motion.t[k]) for k in chosen])
+    figure = histograms(counts, edges, labels=[motion.label(motion.t[k]) for k in chosen])
     footnote(figure, motion.note)
     return figure
 
@@ -148,13 +151,13 @@ def draw_hyperplanes(run: Any, o: Choices) -> Figure:
     data = run.observe("hyperplanes", head=o.head or 0)
     values = np.asarray(data.values)
     values = values.reshape(len(values), -1, *values.shape[-2:])[motion.kept, o.run or 0]  # (T, n, d)
-    spectrum_ = np.asarray(data.coords["eigenvalue"].values)
-    kept = np.flatnonzero(spectrum_.real > 0)[:6]
-    kept = kept if len(kept) else np.arange(min(1, len(spectrum_)))
-    names = [rf"$\lambda$ = {value.real:.3g}" for value in spectrum_[kept]]
+    spectrum = np.asarray(data.coords["eigenvalue"].values)
+    kept = np.flatnonzero(spectrum.real > 0)[:6]
+    kept = kept if len(kept) else np.arange(min(1, len(spectrum)))
+    names = [rf"$\lambda$ = {value.real:.3g}" for value in spectrum[kept]]
     word = rf"$\varphi_j^*({motion.letter}_i)$"
     gathered = _gathered(values[-1][:, kept])
-    figure = lines.projections(motion.t, values[..., kept], groups=gathered, names=names, ylabel=word)
+    figure = projections(motion.t, values[..., kept], groups=gathered, names=names, ylabel=word)
     footnote(figure, ", ".join(filter(None, ["mean and standard deviation of each group of tokens", motion.note])))
     return figure
 
@@ -175,4 +178,4 @@ def draw_eigenvalues(run: Any, o: Choices) -> Figure:
     V = np.asarray(run.dynamics.weights.value_map(float(motion.t[0]), motion.d))  # (h, d, d)
     V = V if o.head is None else _one_head(V, o.head)[None]
     titles = [f"head {k}" for k in range(len(V))] if len(V) > 1 else None
-    return spectrum.eigenvalues(np.linalg.eigvals(V), titles=titles)
+    return eigenvalues(np.linalg.eigvals(V), titles=titles)
