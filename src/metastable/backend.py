@@ -11,12 +11,14 @@ from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-__all__ = ["Array", "Scores", "Tokens", "cache_home", "is_traced", "jax", "jnp", "register", "structure"]
+__all__ = ["Array", "Numeric", "Scores", "Tokens", "cache_home", "is_traced", "jax", "jnp", "register", "structure"]
 
 T = TypeVar("T")
 Array: TypeAlias = jax.Array
 Tokens: TypeAlias = jax.Array  # (..., n, d)
+Numeric: TypeAlias = jax.Array | np.ndarray  # an array on either side
 Scores: TypeAlias = jax.Array  # (..., h, m, n): m queries, n keys
 _TRACED: set[type] = set()  # parts whose numbers are traced
 _STRUCTURE: set[type] = set()  # parts that are structure as a whole

@@ -74,7 +74,7 @@ class Trajectory:
         dynamics = self.moved_by("attention")
         if self.chart is None:
             return np.asarray(dynamics.attention(float(self.t[index]), self.x[index]))
-        (y, refs), t, out = self.chart, float(self.t[index]), {}
+        (y, refs), t, out = self.chart, np.asarray(self.t[index]), {}
         for run in np.ndindex(*self.runs):
             out[run] = chart_state.attention(dynamics, self._chart(run), t, y[(index, *run)], refs[(index, *run)])
         n = self.x.shape[-2]
@@ -111,12 +111,12 @@ class Trajectory:
 
     def _chart(self, run: tuple[int, ...]) -> Chart:
         dynamics = self.moved_by("chart")
-        layer = float(self.provenance["dt"]) if self.provenance.get("method") == "layers" else None
+        layer = float(self.provenance["dt"]) if self.provenance.get("discrete") else None
         beta = np.broadcast_to(np.asarray(dynamics.beta), self.runs)[run]
         return chart_of(with_numbers(dynamics, beta=float(beta)), self.x.shape[-1], self.x.shape[-2], layer)
 
-    def observe(self, name: str, **options: Any) -> Any:
-        """A named observable at every saved time, as an ``xarray.DataArray`` whose first axis is time.
+    def observe(self, name: Any, **options: Any) -> Any:
+        """A named observable, or a function of the run, at every saved time, as an ``xarray.DataArray`` whose first axis is time.
 
         ``metastable list observables`` names them; options are those of the observable's function.
         """

@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "methods": ("solve.methods", "METHODS", "--method"),
     "engines": ("engines", "ENGINES", "--engine"),
     "families": ("equation.matrices", "FAMILIES", "--Q, --K, --V"),
-    "clouds": ("config.job", "CLOUDS", "--initial"),
+    "clouds": ("initial", "INITIAL", "--initial"),
     "observables": ("observables", "OBSERVABLES", "run.observe(NAME), and plot --kind series --observable NAME"),
     "plots": ("plots", "PLOTS", "plot --kind"),
     "experiments": ("experiments", "EXPERIMENTS", "reproduce NAME"),

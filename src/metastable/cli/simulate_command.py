@@ -13,6 +13,7 @@ from metastable.config.settings import Animate, Plot, Simulate, checked
 from metastable.config.toml_files import Tables, read
 from metastable.errors import InputError, unknown
 from metastable.progress import Progress, progress_bar
+from metastable.solve.methods import METHODS
 
 if TYPE_CHECKING:
     from metastable.config import Job
@@ -158,7 +159,8 @@ def _described(run: "Trajectory") -> str:
     place = f"on S^{d - 1}" if space.fixed_norm else f"in R^{d}, rescaled" if space.rescales else f"in R^{d}"
     many = "" if not run.runs else f"{math.prod(run.runs)} runs of "
     dyn, made = run.dynamics, run.provenance
-    how = f"{made['method']}, dt = {made['dt']:g}" if made["method"] in ("euler", "rk4", "layers") else made["method"]
+    adaptive = made["method"] in METHODS and METHODS[made["method"]].adaptive
+    how = f"{made['method']}, dt = {made['dt']:g}" if not adaptive else made["method"]
     return f"{many}{n} tokens {place}, {dyn.mask.name} attention, beta = {dyn.beta:g}, {how}"
 
 

@@ -22,6 +22,8 @@ kept beside the package. Add an engine: one object that answers `interface.Engin
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from metastable.engines.attend import SUMMATIONS, Attended, Journal, attend, journal
 from metastable.engines.chart.engine import JaxChart, KernelChart
 from metastable.engines.dense import Dense
@@ -65,10 +67,18 @@ def choose(plan: Plan) -> Choice:
     able = [engine for engine in ENGINES if against[engine.name] is None]
     if not able:
         raise InputError(f"No engine can run this: {'; '.join(f'{n}: {w}' for n, w in against.items())}.")
-    costs = {engine.name: engine.cost(plan) for engine in able} if len(able) > 1 else {able[0].name: 0.0}
-    best = min(able, key=lambda engine: costs[engine.name])
-    reasons = {n: w or f"estimated {costs[n]:.2g} s against {costs[best.name]:.2g} s" for n, w in against.items()}
-    return Choice(best, {n: w for n, w in reasons.items() if n != best.name})
+    best = able[0]
+    costs: dict[str, float] = {}
+    for engine in able if len(able) > 1 else ():
+        least = engine.least(plan)
+        costs[engine.name] = least if least > costs.get(best.name, np.inf) else engine.cost(plan)
+        best = engine if costs[engine.name] < costs[best.name] else best
+    reasons = {
+        n: w or f"estimated {costs[n]:.2g} s against {costs[best.name]:.2g} s"
+        for n, w in against.items()
+        if n != best.name
+    }
+    return Choice(best, reasons)
 
 
 def _drop_stale_kernels() -> None:

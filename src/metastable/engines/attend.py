@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metastable.engines.calibrate import coefficient
 from metastable.engines.exact.sums import exact
+from metastable.engines.spectral import ranks
 from metastable.engines.spectral.expansion import first_rank, refusal, spectral
 from metastable.equation import masks
 from metastable.equation import normalise as normalisations
@@ -20,13 +22,8 @@ from metastable.errors import InputError, unknown
 
 SUMMATIONS = ("auto", "exact", "spectral")
 
-# Cycles per pair of the exact kernels, and per token and mode of the expansions; measured on one core with AVX-512.
-# Only their ratios matter. A call of either costs about the same, and onlookers are a second one of the exact kernel.
-_PAIR, _SYMMETRIC_PAIR = 2.4, 1.5
-_MODE = {2: 1.8, 3: 1.1}
-_TOKEN, _CALL = 80.0, 150_000.0
 _NEAR = 100.0  # pairs per token that a causal expansion leaves to the exact sum
-_FEWEST = 256  # tokens below which an expansion never wins
+_RUNNING = 1.8  # how much more modes cost when moments run along with the tokens
 
 
 class Attended(NamedTuple):
@@ -222,8 +219,6 @@ def _against(q: np.ndarray, k: np.ndarray, v: np.ndarray | None, beta: float, as
     if q.shape != k.shape or q.ndim != 2 or q.size == 0:
         return "queries and keys differ in number"
     n, d = k.shape
-    if ask.summation == "auto" and n < _FEWEST:
-        return f"n = {n} is too small for an expansion to win"
     kappa = _strength(q, k, beta)
     why = refusal(d, kappa, ask.kind, view_of(ask.mask, n), ask.tol)
     if why is not None or ask.summation == "spectral":
@@ -237,15 +232,24 @@ def _strength(q: np.ndarray, k: np.ndarray, beta: float) -> float:
     return abs(beta) * float(np.linalg.norm(q[0])) * float(np.linalg.norm(k[0]))
 
 
-def _costs(n: int, d: int, kappa: float, ask: _Ask, symmetric: bool) -> tuple[float, float]:
-    """Cycles of the linear-time and of the exact sum."""
-    rank = first_rank(d, kappa, ask.tol) or 0
+def linear_seconds(n: int, d: int, kappa: float, tol: float, earlier: bool) -> float | None:
+    """Seconds of an expansion of n tokens, or None where it needs too many modes."""
+    rank = first_rank(d, kappa, tol) if kappa <= ranks.HIGHEST else None
+    if rank is None:
+        return None
     modes = rank + 1 if d == 2 else (rank + 1) * (rank + 2) // 2
-    if view_of(ask.mask, n) == "earlier":
-        return n * (_TOKEN + _NEAR * _PAIR + 1.8 * _MODE[d] * modes), 0.5 * _PAIR * n * n
+    near = _NEAR * coefficient("pair") if earlier else 0.0
+    return n * (coefficient("token") + near + (_RUNNING if earlier else 1.0) * coefficient(f"mode_{d}") * modes)
+
+
+def _costs(n: int, d: int, kappa: float, ask: _Ask, symmetric: bool) -> tuple[float, float]:
+    """Seconds of the linear-time and of the exact sum."""
+    earlier = view_of(ask.mask, n) == "earlier"
+    linear = linear_seconds(n, d, kappa, ask.tol, earlier) or np.inf
+    if earlier:
+        return linear, 0.5 * coefficient("pair") * n * n
     seen = n if ask.weights is None else np.count_nonzero(ask.weights)
-    linear = n * (_TOKEN + _MODE[d] * modes)
     if not symmetric:
-        return linear, _PAIR * n * n
-    onlookers = _CALL + _PAIR * (n - seen) * seen if seen < n else 0.0
-    return linear, _SYMMETRIC_PAIR * seen * seen + onlookers
+        return linear, coefficient("pair") * n * n
+    rest = coefficient("call") + coefficient("pair") * (n - seen) * seen if seen < n else 0.0
+    return linear, coefficient("symmetric_pair") * seen * seen + rest

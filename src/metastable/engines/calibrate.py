@@ -16,6 +16,8 @@ Engines and sums are chosen by these numbers, so that nothing in the source is t
 | `lane_pair`, `lane_coordinate`      | per run, pair and evaluation (and coordinate, 2 d) of runs in lanes     |
 | `lane_alone_pair`, `..._coordinate` | the same of one run, which has one core                                 |
 | `chart_pair`, `chart_coordinate`    | per pair and evaluation (and coordinate, d) of a rescaled run, one core |
+| `dense_pair`, `dense_coordinate`    | per pair and evaluation (and coordinate, 2 d) of a run compiled by JAX  |
+| `callback`                          | of a call from compiled code to the host and back                       |
 
 >>> coefficient("pair") > 0
 True
@@ -37,7 +39,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from metastable.backend import cache_home
+from metastable.backend import cache_home, jax
 from metastable.engines.chart import kernel_runs, kernels
 from metastable.engines.exact import passes
 from metastable.engines.exact.task import Task
@@ -45,6 +47,9 @@ from metastable.engines.lanes import batch
 from metastable.engines.simd import threads
 from metastable.engines.simd.vectors import SOURCES, features
 from metastable.engines.spectral.expansion import spectral
+from metastable.equation.dynamics import Dynamics
+from metastable.solve import stepping
+from metastable.solve.methods import RK4
 
 Costs = dict[str, float]
 Key = TypeVar("Key")
@@ -247,6 +252,35 @@ def _from_start(basis: kernels.Basis, y: np.ndarray, plan: tuple[Any, ...]) -> N
     kernel_runs.advance([basis], kernel_runs.start(y, np.arange(y.shape[1])[None]), *plan)
 
 
+def _dense() -> Costs:
+    n, steps, sizes = 192, 4, (3, 48)
+    counts, thetas, rng = np.array([steps]), np.ones(1), np.random.default_rng(0)
+    runs: dict[Any, Callable[[], object]] = {}
+    for d in sizes:
+        x = rng.normal(size=(n, d)) / d**0.5
+        state = stepping.Stepped(x, x, np.asarray(0), np.zeros(()))  # type: ignore[arg-type]
+        step = partial(stepping.advance_fixed, Dynamics(geometry="euclidean"), state, counts, thetas, 1e-3, None)
+        runs[d] = partial(_ready, partial(step, method=RK4, noisy=False, between=False))
+    runs["callback"] = partial(_ready, partial(jax.jit(_and_back), rng.normal(size=(n, 3))))
+    times = _best(runs)
+    pair, coordinate = _line(*(times[d] / (n * n * steps * 4) for d in sizes), *(2.0 * d for d in sizes))
+    return {"dense_pair": pair, "dense_coordinate": coordinate, "callback": times["callback"] / 8}
+
+
+def _ready(function: Callable[[], Any]) -> None:
+    jax.block_until_ready(function())
+
+
+def _and_back(x: jax.Array) -> jax.Array:
+    """Eight calls to the host."""
+
+    def call(_: int, y: jax.Array) -> jax.Array:
+        back: jax.Array = jax.pure_callback(np.asarray, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
+        return back
+
+    return jax.lax.fori_loop(0, 8, call, x)
+
+
 _TILES = tuple(
     f"{how}_{what}_{dtype}" for how in ("tile", "blas") for what in ("pair", "coordinate") for dtype in _DTYPES
 )
@@ -256,4 +290,5 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[], Costs]]] = {
     "expansions": (("token", "mode_2", "mode_3"), _expansions),
     "lanes": (("lane_pair", "lane_coordinate", "lane_alone_pair", "lane_alone_coordinate"), _lanes),
     "chart": (("chart_pair", "chart_coordinate"), _chart),
+    "dense": (("dense_pair", "dense_coordinate", "callback"), _dense),
 }

@@ -34,6 +34,9 @@ class Dense:
     def cost(self, plan: Plan) -> float:
         return dense_seconds(plan)
 
+    def least(self, plan: Plan) -> float:
+        return 0.0
+
     def pace(self, plan: Plan) -> float:
         return plan.t / 64
 
@@ -127,7 +130,7 @@ def _fixed(plan: Plan, state: State, stops: Stops, mix: Mix) -> tuple[State, Sav
     keys = run_keys(plan) if plan.noisy else None
     dyn = stacked(plan)
     dt = plan.number(plan.dt)
-    before = Stepped(*(state[name] for name in Stepped._fields))
+    before = Stepped(*(state[name] for name in Stepped._fields))  # type: ignore[arg-type]
     if plan.runs == 1:  # without an axis of runs the compiler does better
         alone = before._replace(before=before.before[0], now=before.now[0])
         key = None if keys is None else keys[0]

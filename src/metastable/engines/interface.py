@@ -60,6 +60,9 @@ class Engine(Protocol):
     def cost(self, plan: Plan) -> float:
         """Seconds that the plan may take."""
 
+    def least(self, plan: Plan) -> float:
+        """Seconds that it will take at least, known without loading or measuring anything."""
+
     def start(self, plan: Plan, x: np.ndarray) -> State:
         """The state at t = 0 from tokens (B, n, d)."""
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from metastable.backend import Array, Scores, Tokens, jax, jnp
-from metastable.equation import normalise
 from metastable.equation.masks import Mask
+from metastable.equation.normalise import Normalisation, Rows, positive
 from metastable.equation.positions import Position
 from metastable.equation.scores import Score
 from metastable.equation.weights import Weights
@@ -22,18 +22,29 @@ from metastable.equation.weights import Weights
 class Parts(Protocol):
     """What attention is made of: a `Dynamics`, as far as it is needed here."""
 
-    weights: Weights
-    beta: Any
-    normalise: normalise.Normalisation
-    mask: Mask
-    score: Score
-    position: Position | None
+    @property
+    def weights(self) -> Weights: ...
+
+    @property
+    def beta(self) -> Any: ...
+
+    @property
+    def normalise(self) -> Normalisation: ...
+
+    @property
+    def mask(self) -> Mask: ...
+
+    @property
+    def score(self) -> Score: ...
+
+    @property
+    def position(self) -> Position | None: ...
 
 
 _MOST_ENTRIES = 2**23  # attention entries held at once; beyond it queries are taken block by block
 
 
-def rows(dyn: Parts, q: Array, k: Array, queries: Array, part: normalise.Rows | None = None, axes: int = 3) -> Scores:
+def rows(dyn: Parts, q: Array, k: Array, queries: Array, part: Rows | None = None, axes: int = 3) -> Scores:
     """Rows of the attention matrix for some queries, (..., h, m, n); q and k have ``axes`` axes behind the runs.
 
     ``part`` takes the place of the normalisation.
@@ -73,7 +84,7 @@ def mix(dyn: Parts, now: Weights, y: Tokens, x: Tokens) -> Tokens:
     return by_blocks(some, q, n, block)
 
 
-def _divided_last(dyn: Parts, q: Array, k: Array, v: Array, these: Array, unscaled: normalise.Rows) -> Array:
+def _divided_last(dyn: Parts, q: Array, k: Array, v: Array, these: Array, unscaled: Rows) -> Array:
     """Attention applied to v, (..., h, m, v): one product gives numerators and totals."""
     plain = dyn.position is None and dyn.score.is_dot
     lone = plain and q.shape[-3] == k.shape[-3] == v.shape[-3] == 1
@@ -82,7 +93,7 @@ def _divided_last(dyn: Parts, q: Array, k: Array, v: Array, these: Array, unscal
     weights = rows(dyn, q, k, these, unscaled, 2 if lone else 3)
     ones = jnp.ones((*v.shape[:-1], 1), v.dtype)
     mixed = jnp.einsum("...mn,...nv->...mv", weights, jnp.concatenate([v, ones], axis=-1))
-    out = mixed[..., :-1] / normalise.positive(mixed[..., -1:])
+    out = mixed[..., :-1] / positive(mixed[..., -1:])
     return out[..., None, :, :] if lone else out
 
 

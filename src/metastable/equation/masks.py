@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Array, structure
+from metastable.backend import Array, Numeric, structure
 from metastable.errors import InputError, unknown
 
 Visible = Callable[[Any, Any], Any]  # broadcasting index arrays i, j -> bool array
@@ -49,7 +49,7 @@ class Mask:
     def __repr__(self) -> str:
         return self.name
 
-    def rows(self, queries: Array, n: int) -> Array | None:
+    def rows(self, queries: Numeric, n: int) -> Array | None:
         """What some queries see of n tokens, (m, n), or None for everything."""
         if self.visible is None:
             return None

@@ -75,7 +75,7 @@ class Normalisation:
 
 @lru_cache(maxsize=64)
 def _holds(part: Normalisation) -> bool:
-    if not (part.shift_invariant or part.stochastic or part.by_rows):
+    if not (part.shift_invariant or part.stochastic or part.by_rows or part.unscaled or part.stream):
         return True  # nothing is declared, so nothing is relied on
     scores = np.random.default_rng(0).normal(size=(1, 5, 5))
     full = np.asarray(part.rows(jnp.asarray(scores), None))
@@ -85,6 +85,12 @@ def _holds(part: Normalisation) -> bool:
     some = np.asarray(part.rows(jnp.asarray(scores[:, 1:3]), None)) if part.by_rows else full[:, 1:3]
     same = not part.shift_invariant or np.allclose(shifted, full, rtol=1e-9, atol=1e-12)
     same = same and (not part.stochastic or np.allclose(full.sum(axis=-1), 1.0, rtol=1e-9))
+    if part.unscaled is not None:
+        unscaled = np.asarray(part.unscaled(jnp.asarray(scores), None))
+        same = same and np.allclose(unscaled / unscaled.sum(axis=-1, keepdims=True), full, rtol=1e-9)
+    if part.stream is not None:
+        same = same and part.stream in _STREAMS
+        same = same and np.allclose(_STREAMS[part.stream](jnp.asarray(scores), None), full, rtol=1e-9)
     return bool(same and np.allclose(some, full[:, 1:3], rtol=1e-9, atol=1e-12))
 
 
@@ -132,6 +138,9 @@ def hardmax(scores: Scores, visible: Array | None) -> Scores:
     won = (hidden >= top - 16 * jnp.finfo(scores.dtype).eps * largest).astype(scores.dtype)
     return won / won.sum(axis=-1, keepdims=True)
 
+
+# what the streaming kernels of `metastable.engines.exact` sum
+_STREAMS: dict[str, Rows] = {"softmax": softmax, "unnormalised": unnormalised, "hardmax": hardmax}
 
 SOFTMAX = Normalisation(
     softmax, "softmax", shift_invariant=True, stochastic=True, by_rows=True, unscaled=exponentials, stream="softmax",

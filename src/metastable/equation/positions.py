@@ -5,6 +5,7 @@ columns)``, added to the scores, (h, m, n) or None; and ``fits(n, width, heads)`
 Add one: a class and, if it needs no numbers, a line in POSITIONS.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,10 +167,10 @@ def rotary(width: int, base: float = 10000.0) -> Rotary:
     return Rotary(np.exp(-math.log(base) * np.arange(0, width, 2) / width))
 
 
-# name -> position for queries of a width and a number of heads
-POSITIONS: dict[str, Callable[[int, int], Position]] = {
-    "alibi": lambda width, heads: alibi(heads),
-    "rotary": lambda width, heads: rotary(width),
+# name -> function that makes a position; it may ask for the ``width`` of queries and the number of ``heads``
+POSITIONS: dict[str, Callable[..., Position]] = {
+    "alibi": alibi,
+    "rotary": rotary,
 }
 
 
@@ -180,9 +181,14 @@ def resolve(position: Any, width: int | None, heads: int) -> Position | None:
     if isinstance(position, str):
         if position not in POSITIONS:
             raise unknown("position", position, ["none", *POSITIONS])
-        if width is None and position == "rotary":
-            raise InputError("position='rotary' needs Q and K, or rotary(width): the width of queries is not known.")
-        return POSITIONS[position](width or 0, heads)
+        wanted = inspect.signature(POSITIONS[position]).parameters
+        if width is None and "width" in wanted:
+            raise InputError(
+                f"position={position!r} needs the width of queries, which is not known without Q, K or V; "
+                f"give metastable.positions.{position}(width)."
+            )
+        given = {"width": width, "heads": heads}
+        return POSITIONS[position](**{name: value for name, value in given.items() if name in wanted})
     if not isinstance(position, Position):
         raise InputError(
             "position must be None, a name ('alibi', 'rotary') or an object with rotate, bias and fits, such as "

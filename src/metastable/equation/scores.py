@@ -7,7 +7,10 @@ mean-shift). Add a score: one object and one line in SCORES.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
 from metastable.errors import unknown
@@ -40,9 +43,22 @@ class Score:
     def __repr__(self) -> str:
         return self.name
 
+    def holds_what_it_declares(self) -> bool:
+        """Try on a few random queries and keys whether it is the dot product that it declares to be."""
+        return _holds(self)
+
     def __call__(self, q: Array, k: Array, beta: Array) -> Scores:
         out: Scores = self.score(q, k, beta)
         return out
+
+
+@lru_cache(maxsize=64)
+def _holds(part: Score) -> bool:
+    if not part.is_dot:
+        return True
+    q, k = np.random.default_rng(0).normal(size=(2, 1, 4, 3))
+    found = np.asarray(part.score(jnp.asarray(q), jnp.asarray(k), jnp.asarray(1.5)))
+    return found.shape == (1, 4, 4) and bool(np.allclose(found, 1.5 * q @ np.swapaxes(k, -1, -2), rtol=1e-12))
 
 
 def dot(q: Array, k: Array, beta: Array) -> Scores:

@@ -147,7 +147,7 @@ def run(params: Params, work: Work) -> Data:
 
         def chunk(first: int, last: int, case: int = case, claim: Claim = claim) -> Data:
             triples = [instance(params, case, params.seed + i) for i in range(first, last)]
-            found = claim_instances.instances(claim, triples, method=params.method, chunk=params.chunk, watch=_moved)
+            found = claim_instances.instances(claim, triples, method=params.method, chunk=params.chunk, measure=_moved)
             start = [claim.measure(p, p.tokens, lambda: np.eye(params.n)).extent for p in triples]
             found["shrunk"] = found["extent"] / np.array(start)
             return {key: found[key] for key in ("outcome", "residual", "shrunk", "eligible", "moved", "end")}
@@ -175,7 +175,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     a quarter of the horizon T goes no farther than e^{-T/4} = sqrt(resolution) in its second half; an instance with a
     token that does is left undecided.
 
-    A cloud that shrinks to a point (or a flat piece, which is its own boundary; or to one hyperplane) is in the limit
+    A cloud that shrinks to a point (or a flat part, which is its own boundary; or to one hyperplane) is in the limit
     set whatever is claimed. The first verdict counts it, for the theorems do; the second leaves it out, if there is any
     other.
     """

@@ -38,7 +38,7 @@ HALF = len(SHARES) - 6
 RTOL = 1e-7
 GROWTH = 1e3 * RTOL  # what a quantity that never grows may gain, relative: 1,000 steps of a local error RTOL
 
-Watch = Callable[[Triple, Any], Mapping[str, np.ndarray]]
+Measure = Callable[[Triple, Any], Mapping[str, np.ndarray]]
 
 
 def instances(
@@ -48,7 +48,7 @@ def instances(
     method: str,
     chunk: int,
     details: Sequence[str] = (),
-    watch: Watch | None = None,
+    measure: Measure | None = None,
     paths: bool = False,
 ) -> Data:
     """Run and measure every triple; arrays with one row per instance.
@@ -64,7 +64,7 @@ def instances(
         slowest of their chunk, so one or two at a time are quickest.
     details : sequence of str
         Names of the measurement's details to keep.
-    watch : function, optional
+    measure : function, optional
         Further numbers from the triple and its first run.
     paths : bool
         Keep every token at every saved time of the first run.
@@ -73,7 +73,7 @@ def instances(
     runs = _runs(triples, rates, HORIZON, method, chunk)
     rows = [_row(claim, triple, run, details, last=False) for triple, run in zip(triples, runs)]
     for i, (triple, run) in enumerate(zip(triples, runs)):
-        rows[i] |= dict(watch(triple, run)) if watch is not None else {}
+        rows[i] |= dict(measure(triple, run)) if measure is not None else {}
         rows[i] |= {"path": _whole(run.x)} if paths else {}
     for doubling in range(1, DOUBLINGS + 1):
         open_ = [i for i, row in enumerate(rows) if row["outcome"] != HOLDS and row["sound"]]
@@ -112,8 +112,8 @@ def in_families(
     """
     order = sorted(range(count), key=lambda i: (i % families, i))
     ends = [0, *(k for k in range(1, count) if order[k] % families != order[k - 1] % families), count]
-    pieces = [order[a:b][k : k + chunk] for a, b in pairwise(ends) for k in range(0, b - a, chunk)]
-    made = work.parts(name, len(pieces), 1, lambda first, last: make(pieces[first]))
+    chunks = [order[a:b][k : k + chunk] for a, b in pairwise(ends) for k in range(0, b - a, chunk)]
+    made = work.parts(name, len(chunks), 1, lambda first, last: make(chunks[first]))
     back = np.argsort(order)
     return {key: value if key.startswith("path") else value[back] for key, value in made.items()}
 

@@ -144,17 +144,17 @@ def run(params: Params, work: Work) -> Data:
         ("turning", params.turning, max(1, min(params.turning, params.instances)), turning),
         ("high", params.high_instances, 1, high),
     ):
-        count = min(count, params.instances)  # one instance asked for is one of each
+        count = min(count, params.instances)  # one requested instance is one of each
         data |= {f"{name}_{key}": value for key, value in work.parts(name, count, size, make).items()}
     return data
 
 
 def _measured(
-    params: Params, cases: list[Triple], chunk: int, paths: bool, watch: claim_instances.Watch | None = None
+    params: Params, cases: list[Triple], chunk: int, paths: bool, measure: claim_instances.Measure | None = None
 ) -> Data:
     details = ("codimension", "subspaces found")
     return claim_instances.instances(
-        CLAIM, cases, method=params.method, chunk=chunk, details=details, paths=paths, watch=watch
+        CLAIM, cases, method=params.method, chunk=chunk, details=details, paths=paths, measure=measure
     )
 
 

@@ -66,7 +66,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def rescaled_layer(p: Triple, z: np.ndarray, k: int, dt: float, printed: bool = False) -> np.ndarray:
-    """One step of Remark 4's recursion from z^[k]; ``printed`` takes its denominator as it stands in the paper."""
+    """One step of Remark 4's recursion from z^[k]; ``printed`` takes its denominator as printed in the paper."""
     R = np.eye(len(p.V)) + dt * p.V
     lifted = z @ np.linalg.matrix_power(R, k).T  # (n, d)
     scores = (lifted @ p.Q.T) @ (lifted @ p.K.T).T  # (n, n)

@@ -83,7 +83,7 @@ def run(params: Params, work: Work) -> Data:
             method=params.method,
             chunk=params.chunk,
             details=("hyperplanes with tokens",),
-            watch=_watch,
+            measure=_measure,
             paths=True,
         )
         return made | {"path": made.pop("path")[[i < len(FAMILIES) for i in indices]]}
@@ -91,7 +91,7 @@ def run(params: Params, work: Work) -> Data:
     return claim_instances.in_families(work, "instances", params.instances, params.chunk, len(FAMILIES), make)
 
 
-def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
+def _measure(case: Triple, run: Any) -> dict[str, np.ndarray]:
     """By how much max_i phi_k*(z_i) ever rises, or the minimum falls, relative to where it began."""
     zeta, values, _ = run.coordinates()  # (T, n, d)
     real = np.flatnonzero((values.imag == 0.0) & (values.real > 0.0))

@@ -231,8 +231,8 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     final = {f"d = 1, n = {n}": data[f"line{n}_attention"][0][-1] for n in params.other_n}
     if params.high:
         final[f"d = {params.high_d}, n = {params.high_n}"] = data["high_attention"][0][-1]
-    for k, (word, panel) in enumerate(final.items()):
-        figures[f"figure-11-{k + 1}"] = plots.attention_maps(boolean_attention.coarse(panel), titles=[word])
+    for k, (title, panel) in enumerate(final.items()):
+        figures[f"figure-11-{k + 1}"] = plots.attention_maps(boolean_attention.coarse(panel), titles=[title])
     depth = data[base + "depth"][0]  # (T, n)
     late = t >= 1.0
     lines = {f"row {i}": np.where(depth[late, i] < boolean_attention.DEEPEST, depth[late, i], np.nan) for i in range(4)}

@@ -108,7 +108,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     then, end = _at(data["t"], params.t), _at(data["t"], params.later)
     clusters = data["clusters"]
     several = judge_share(
-        f"At beta = {params.beta:g} several clusters stand side by side at t = {params.t:g}.",
+        f"At beta = {params.beta:g} several clusters coexist at t = {params.t:g}.",
         SOURCE,
         [bool(c >= 2) for c in clusters[:, then]],
         kind="observation",
@@ -233,7 +233,7 @@ EXPERIMENT = Experiment(
     quick={"instances": 12, "n": 32, "later": 30.0, "pair_n": 16, "pair_t": 30.0},
     full={"instances": 2000},
     films=films,
-    text="The same tokens as in Fig. 3 at beta = 9: causal attention, V = I. Clusters stand at t = 15 and most of them "
+    text="The same tokens as in Fig. 3 at beta = 9: causal attention, V = I. Clusters persist at t = 15 and most of them "
     "longer, but not for ever. How long two clusters last is known exactly for full attention; prepared pairs with "
     "random sizes, angles and beta are run until they merge and compared with that quadrature, which grows like "
     "e^{beta (1 - cos phi)}.",

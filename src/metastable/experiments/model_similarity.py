@@ -100,7 +100,7 @@ def _growth(params: Params, data: Data, first: int, last: int, kind: int) -> Ver
     beside = ", beside the mean direction of each text" if kind else ""
     same = data["same_token_share"][:, last, kind, 1]
     same = same[np.isfinite(same)]
-    told = f"; {same.mean():.0%} of these pairs are the same token met twice" if same.size else ""
+    repeated = f"; {same.mean():.0%} of these pairs are the same token met twice" if same.size else ""
     return judge_number(
         f"{CLAIM}, from layer {first} to {where}{beside} ({params.model}).",
         SOURCE,
@@ -108,7 +108,7 @@ def _growth(params: Params, data: Data, first: int, last: int, kind: int) -> Ver
         (EVEN, 1.0),
         kind="observation",
         notes=f"share of pairs above 0.99: {np.nanmean(share[:, first]):.3g} at layer {first}, "
-        f"{np.nanmean(share[:, last]):.3g} at layer {last}{told}; the claim asks for a gain of at least {EVEN:g}",
+        f"{np.nanmean(share[:, last]):.3g} at layer {last}{repeated}; the claim asks for a gain of at least {EVEN:g}",
     )
 
 
@@ -151,20 +151,20 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     trained, last = int(data["trained"]), data["counts"].shape[0] - 1
     layers = some_layers(0, last, trained, 8)
     edges = np.linspace(-1.0, 1.0, params.bins + 1)
-    words = [f"{k} (trained)" if k == trained < last else str(k) for k in layers]
+    labels = [f"{k} (trained)" if k == trained < last else str(k) for k in layers]
     figures: dict[str, Any] = {}
     for kind, name in enumerate(("raw cosines", "cosines beside the mean direction")):
-        figure = histograms(data["counts"][layers, kind], edges, labels=words)
+        figure = histograms(data["counts"][layers, kind], edges, labels=labels)
         with paper():
             figure.axes[0].set(title=name, ylabel="layer", xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
             footnote(figure, CAUTION if kind == 0 else "")
         figures[f"Fig. 1 on {params.model}: {name}, one row per layer, each on its own scale"] = figure
     share = data["share_above"]
     lines, bands = {}, {}
-    for kind, word in enumerate(("raw", "centred")):
+    for kind, kind_name in enumerate(("raw", "centred")):
         values = share[:, :, kind, 1]
-        lines[word] = np.nanmean(values, axis=0)
-        bands[word] = tuple(np.array([mean_interval(v[np.isfinite(v)]) for v in values.T]).T)
+        lines[kind_name] = np.nanmean(values, axis=0)
+        bands[kind_name] = tuple(np.array([mean_interval(v[np.isfinite(v)]) for v in values.T]).T)
     reference = {"trained depth": ([trained, trained], [0.0, max(lines["raw"].max(), EVEN)])} if trained < last else {}
     figures["Share of pairs with a cosine above 0.99, mean over texts with its 95% interval"] = series(
         np.arange(last + 1), lines, band=bands, reference=reference, xlabel="layer", ylabel="share above 0.99"

@@ -101,7 +101,7 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
     """A claim that at least one head does it: fails only when every head was decided and none does."""
     good, open_, total = sum(o is True for o in outcomes), sum(o is None for o in outcomes), len(outcomes)
     status: Status = "holds" if good else ("undecided" if open_ or not total else "fails")
-    said = f"{good} of {total} heads{f', {open_} undecided' if open_ else ''}; {notes}"
+    text_of_counts = f"{good} of {total} heads{f', {open_} undecided' if open_ else ''}; {notes}"
     return Verdict(
         claim,
         SOURCE,
@@ -112,7 +112,7 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
         total,
         good / total if total else float("nan"),
         exact_interval(good, total),
-        notes=said,
+        notes=text_of_counts,
     )
 
 
@@ -124,12 +124,12 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
         return {}
 
     figures: dict[str, Any] = {}
-    words = {"ov": "the map O V that moves tokens", "value_block": "the square value block, as published"}
+    captions = {"ov": "the map O V that moves tokens", "value_block": "the square value block, as published"}
     for k in some_layers(0, len(data["layer"]) - 1, 0, 3):
-        for name, word in words.items():
+        for name, caption in captions.items():
             values = data[name][k]
             where = f", layer {int(data['layer'][k]) + 1}" if len(data["layer"]) > 1 else ""
-            figures[f"Fig. 10 on {params.model}{where}: {word}"] = eigenvalues(
+            figures[f"Fig. 10 on {params.model}{where}: {caption}"] = eigenvalues(
                 values, titles=[f"head {h}" for h in range(len(values))]
             )
     return figures

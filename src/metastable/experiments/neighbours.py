@@ -144,7 +144,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def _judge_opinions(data: Data, seeds: list[int]) -> list[Verdict]:
-    """At rest: the last layer moved nobody by more than 1e-12 (rounding of a mean). Opinions of one cluster are then
+    """At rest: the last layer moved no token by more than 1e-12 (rounding of a mean). Opinions of one cluster are then
     equal to rounding, so 1e-6 separates clusters, and clusters at most 1 apart would still see each other and move."""
     rest = data["opinions_moved"] <= 1e-12
     count = data["opinions_count"]

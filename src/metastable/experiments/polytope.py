@@ -47,14 +47,14 @@ def run(params: Params, work: Work) -> Data:
     def make(indices: list[int]) -> Data:
         cases = [triple(params, i) for i in indices]
         made = claim_instances.instances(
-            CLAIM, cases, method=params.method, chunk=params.chunk, details=DETAILS, watch=_watch, paths=True
+            CLAIM, cases, method=params.method, chunk=params.chunk, details=DETAILS, measure=_measure, paths=True
         )
         return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
 
     return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
 
 
-def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
+def _measure(case: Triple, run: Any) -> dict[str, np.ndarray]:
     """How far any later token gets outside an earlier hull, relative; and the vertices at the start."""
     few = np.array([0, 3, 6, 9, 13, 18, claim_instances.HALF, len(claim_instances.SHARES) - 1])
     few = few[few < len(run.t)]
@@ -82,7 +82,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     shrinks = [bool(g <= claim_instances.GROWTH) for g in data["growth"]]
     eligible = data["eligible"].tolist()
     kept = settled & data["eligible"]
-    said = f"relative distances at the end: {claim_instances.spread(data['residual'])}"
+    distances = f"relative distances at the end: {claim_instances.spread(data['residual'])}"
     return [
         judge_share(
             "With V = I and Q^T K > 0 every rescaled token tends to 0 or to the boundary of a convex polytope.",
@@ -90,7 +90,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             claim_instances.outcomes(data),
             eligible=eligible,
             seeds=seeds,
-            notes=said,
+            notes=distances,
         ),
         judge_share(
             "For almost every start the limits are vertices of the polytope (or 0).",

@@ -54,7 +54,7 @@ def run(params: Params, work: Work) -> Data:
             method=params.method,
             chunk=params.chunk,
             details=("vertices",),
-            watch=_watch,
+            measure=_measure,
             paths=True,
         )
         return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
@@ -62,7 +62,7 @@ def run(params: Params, work: Work) -> Data:
     return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
 
 
-def _watch(case: Triple, run: Any) -> dict[str, np.ndarray]:
+def _measure(case: Triple, run: Any) -> dict[str, np.ndarray]:
     """The spread of the coordinate in G at the last valid time over that at the start, where V contracts in G."""
     zeta, values, _ = run.coordinates()
     last = int(np.flatnonzero(run.t <= run.valid_until)[-1])

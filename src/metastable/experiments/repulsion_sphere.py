@@ -1,7 +1,7 @@
 """Fig. 6 of the first paper: repulsion on the sphere, d = 3, beta = 9, "negative eigenvalues".
 
 The paper does not say which V was run. Three readings are: all eigenvalues -1; the sphere's version of the second
-reading of Fig. 5, diag(1, -1, -1); and, since the text speaks of tokens "swirling", one whose negative eigenvalues
+reading of Fig. 5, diag(1, -1, -1); and, since the text describes tokens "swirling", one whose negative eigenvalues
 turn, -1 and -1/2 +- 2i.
 """
 

@@ -3,7 +3,7 @@
 Workers are few and live long: importing JAX and compiling cost seconds, and what one experiment compiled serves the
 next. Each has a pipe of its own, so that it is known which experiment died with a worker; it is tried once more in a
 fresh worker, from its last checkpoint, and reported as an error if it dies again. A worker whose parent is
-gone ends itself: nothing goes on writing behind a killed run's back.
+gone ends itself: nothing keeps writing after its run was killed.
 """
 
 import multiprocessing

@@ -33,7 +33,7 @@ def hunt(
     ----------
     rules : Rules
     out : path
-        A record folder for rounds, the worst instances and the report. The same hunt goes on where it was left, and a
+        A record folder for rounds, the worst instances and the report. The same hunt resumes where it stopped, and a
         finished one with a larger budget is extended.
     instances, minutes : optional
         The budget, whichever is reached first (256 instances without any). Time counts in whole rounds.

@@ -1,4 +1,4 @@
-"""What a hunt found, in words and as data; and the instances worth storing, as files."""
+"""What a hunt found, as text and as data; and the instances to store, as files."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -226,7 +226,7 @@ def facts(batch: Batch, i: int) -> dict[str, Any]:
 
 
 def write(path: Path, batch: Batch, i: int) -> None:
-    """One instance as npz: Q, K, V (h, d, d) and tokens (n, d) for anybody, and the numbers it was made from."""
+    """One instance as npz: Q, K, V (h, d, d) and tokens (n, d) for other programs, and the numbers it was made from."""
     one = batch.take([i])
     h, d = one.G.shape[1], one.a.shape[1]
     shown = {"Q": np.broadcast_to(np.eye(d), (h, d, d)), "K": one.G[0], "V": one.V()[0], "tokens": one.z[0]}

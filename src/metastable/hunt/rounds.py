@@ -1,4 +1,4 @@
-"""A hunt as a sequence of rounds, each a checkpoint on disk: a killed hunt goes on after its last round.
+"""A hunt as a sequence of rounds, each a checkpoint on disk: a killed hunt resumes after its last round.
 
 A round simulates one batch: new random instances, and the most promising ones so far after some steps uphill. Those
 that have not settled at the screening horizon are verified. The slowest that did settle are climbed on from.
@@ -30,7 +30,7 @@ class Round:
     """What a round left.
 
     ``kind`` (B,) numbers `KINDS`, ``outcome`` (B,) numbers OUTCOMES, ``settling`` (B,) are estimated settling times,
-    ``origin`` (B,); ``stored`` are instances worth storing, with what was found about each; ``elite`` goes on.
+    ``origin`` (B,); ``stored`` are the instances to store, with what was found about each; ``elite`` enters the next round.
     """
 
     kind: np.ndarray
@@ -93,7 +93,7 @@ def _round(rules: Rules, turn: int, elite: Batch | None) -> Data:
     slow = slow[~seen.open[slow]]
     climbable = np.isin(outcome, [OUTCOMES.index("settled"), OUTCOMES.index("undecided")])
     best = np.argsort(-np.where(climbable, seen.settling, -np.inf), kind="stable")[: rules.elite]
-    worth = np.concatenate([places, slow]).astype(int)
+    chosen = np.concatenate([places, slow]).astype(int)
     return {
         "kind": _kind(batch),
         "outcome": outcome,
@@ -101,9 +101,9 @@ def _round(rules: Rules, turn: int, elite: Batch | None) -> Data:
         "origin": batch.origin,
         "climbed": gained,
         "checked": np.array(json.dumps([c.to_dict() for c in checked])),
-        "stored_settling": seen.settling[worth],
+        "stored_settling": seen.settling[chosen],
         "seconds": np.array(time.monotonic() - clock),
-        **{f"stored_batch_{k}": v for k, v in batch.take(worth).arrays().items()},
+        **{f"stored_batch_{k}": v for k, v in batch.take(chosen).arrays().items()},
         **{f"elite_{k}": v for k, v in batch.take(best).arrays().items()},
     }
 

@@ -5,7 +5,7 @@ distance any point moved between T/2 and T. An instance is *open* at horizon T w
 settling at T/2 would leave: r(T) > e^{-rate T/2}, or drift > e^{-rate T/8} (the drift is measured from T/2 on, so
 settling at 3T/8 would leave that). Rounding ends both at `separation.NOTHING`, and tokens that run away at `_FAR`.
 
-A third number says whether it is too early to ask: how far the leading direction is *ahead* of all others in the
+A third number says whether it is too early to decide: how far the leading direction is *ahead* of all others in the
 unscaled tokens. Attention settles only once it leads, and a small leading component takes long to get there.
 """
 
@@ -71,7 +71,7 @@ def screen(claim: Claim, batch: Batch, horizon: float, size: int, finer: int = 1
             found.append(np.clip(np.nan_to_num(w, nan=_FAR), -_FAR, _FAR))
             ahead.append(claim.ahead(run, part, i)[rows])
             lost.append(len(run.t) < len(SHARES))
-            valid.append(np.nan if run.valid_until is None else float(run.valid_until))  # nan: nobody looked
+            valid.append(np.nan if run.valid_until is None else float(run.valid_until))  # nan: not certified
     return judged(horizon, np.array(found), np.array(ahead), claim.rate(batch), np.array(lost), np.array(valid))
 
 

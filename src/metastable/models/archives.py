@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, read in pieces."""
+    """The SHA-256 of a file, read in blocks."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):

@@ -37,7 +37,7 @@ class Sinks:
         return {"classes": list(CLASSES)}
 
     def states(self, text: Text, layer: int, x: Any) -> None:
-        """Sinks take no notice of states."""
+        """Sinks do not use states."""
 
     def attention(self, text: Text, layer: int, A: Any) -> None:
         """Add up the attention that each class receives from all tokens of one text."""
@@ -55,15 +55,15 @@ class Sinks:
         columns = [first, np.isin(ids, self.separators), np.isin(ids, self.punctuation)]
         return np.stack(columns, axis=1).astype(np.float64)
 
-    _REMEMBERED = ("mass", "uniform", "position", "queries")
+    _STATE = ("mass", "uniform", "position", "queries")
 
     def state(self) -> dict[str, np.ndarray]:
-        """What it remembers, as arrays."""
-        return {name: getattr(self, name) for name in self._REMEMBERED}
+        """Its state as arrays, for a checkpoint."""
+        return {name: getattr(self, name) for name in self._STATE}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take up where an earlier run stopped."""
-        for name in self._REMEMBERED:
+        """Restore the state of an earlier session."""
+        for name in self._STATE:
             setattr(self, name, state[name].copy())
 
     def result(self) -> Any:

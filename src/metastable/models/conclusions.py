@@ -12,7 +12,7 @@ _GOOD = {1: "yes", 0: "no", -1: "undecidable by rounding"}
 
 
 def key_numbers(study: Study) -> dict[str, Any]:
-    """The numbers that a summary speaks of; None where there is none to give."""
+    """The numbers of a summary; None where there is none to give."""
     depth, trained = int(study.similarity.layer[-1]), min(study.model["depth"], int(study.similarity.layer[-1]))
     spike = study.similarity["share_above"].sel(threshold=0.99)
     first = study.sinks["mass"].sel(kind="first").values
@@ -50,19 +50,19 @@ def key_numbers(study: Study) -> dict[str, Any]:
 def sentences(study: Study) -> list[str]:
     """The findings, a sentence each, with their numbers."""
     n = key_numbers(study)
-    said = [_spike(study, n), _groups(n), _sink(n), _triples(n)]
-    return [*said, *_ladder(study, n)]
+    text = [_spike(study, n), _groups(n), _sink(n), _triples(n)]
+    return [*text, *_ladder(study, n)]
 
 
 def timing(study: Study) -> str:
     """Where the time went, in one sentence."""
     seconds = study.about["probe"]["seconds"]
     total = max(sum(seconds.values()), 1e-9)
-    said = f"The pass over the texts took {total:.0f} s, {seconds['network'] / total:.0%} of it in the network itself"
+    text = f"The pass over the texts took {total:.0f} s, {seconds['network'] / total:.0%} of it in the network itself"
     if study.ladder is None:
-        return f"{said}."
+        return f"{text}."
     climb = study.about["ladder"]
-    return f"{said}; the ladder took {climb['seconds']:.0f} s, on {climb['tokens']} tokens."
+    return f"{text}; the ladder took {climb['seconds']:.0f} s, on {climb['tokens']} tokens."
 
 
 def _spike(study: Study, n: dict[str, Any]) -> str:
@@ -76,7 +76,7 @@ def _spike(study: Study, n: dict[str, Any]) -> str:
 
 def _groups(n: dict[str, Any]) -> str:
     if n["silhouette"] is None:
-        return "There are too few heads, or too little variation in their maps, to speak of groups."
+        return "There are too few heads, or too little variation in their maps, to form groups."
     strength = "clear" if n["silhouette"] >= 0.5 else "weak" if n["silhouette"] >= 0.25 else "hardly separate"
     again = "" if n["stability"] is None else f", found again in other texts with ARI {n['stability']:.2f}"
     return (
@@ -109,17 +109,17 @@ def _ladder(study: Study, n: dict[str, Any]) -> list[str]:
     drop = int(np.argmax(gram[:-1] - gram[1:])) + 1  # the rung that brings the tokens nearest to the model
     name = str(study.ladder["part"].values[drop]).partition(":")[0]
     last = len(gram) - 1
-    said = (
+    text = (
         f"Rebuilt as particles, the exact network is reached to a relative error of {n['top_rung_error']:.1e}. "
         f"The part that matters most is rung {drop} ({name}): without it the Gram matrix is off by "
         f"{gram[drop - 1]:.2f} on average over layers, with it by {gram[drop]:.2g}"
     )
-    said += "." if drop == last else "; the last rung brings the rest."
+    text += "." if drop == last else "; the last rung brings the rest."
     if n["step_error"] is None:
-        return [said]
+        return [text]
     small = "small enough for" if n["step_error"] < 0.1 else "too large a step for"
     step = f"One layer on the sphere is {small} the ODE: the two part by up to {n['step_error']:.2f} (Gram distance)."
-    return [said, step]
+    return [text, step]
 
 
 # --- tables -------------------------------------------------------------------------------------------------------

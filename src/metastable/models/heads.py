@@ -42,7 +42,7 @@ class Heads:
         return {"special": self.special, "folds": FOLDS}
 
     def states(self, text: Text, layer: int, x: Any) -> None:
-        """Heads take no notice of states."""
+        """Heads do not use states."""
 
     def attention(self, text: Text, layer: int, A: Any) -> None:
         """Fold one text's map of one layer into the co-moments."""
@@ -68,15 +68,15 @@ class Heads:
         self.mean[layer, fold] += gap * (m / (n + m))
         self.count[layer, fold] = n + m
 
-    _REMEMBERED = ("count", "mean", "moment", "received")
+    _STATE = ("count", "mean", "moment", "received")
 
     def state(self) -> dict[str, np.ndarray]:
-        """What it remembers, as arrays."""
-        return {name: getattr(self, name) for name in self._REMEMBERED}
+        """Its state as arrays, for a checkpoint."""
+        return {name: getattr(self, name) for name in self._STATE}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take up where an earlier run stopped."""
-        for name in self._REMEMBERED:
+        """Restore the state of an earlier session."""
+        for name in self._STATE:
             setattr(self, name, state[name].copy())
 
     def result(self, words: Sequence[str], seed: int = 0) -> Any:

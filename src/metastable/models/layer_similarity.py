@@ -111,7 +111,7 @@ class Similarity:
         return {"bins": self.bins, "special": self.special}
 
     def attention(self, text: Text, layer: int, A: Any) -> None:
-        """Similarities take no notice of attention."""
+        """Similarities do not use attention."""
 
     def states(self, text: Text, layer: int, x: Any) -> None:
         """Count the pairs of one text at one layer."""

@@ -35,7 +35,7 @@ def load(name: str | Path, dtype: str = "float32", part: str = "encoder") -> Mod
     dtype : {"float32", "float64"}
         Precision of weights and states.
     part : {"encoder", "decoder"}
-        Which half of a T5 to measure; models with one stack take no notice. A decoder is run on the text that
+        Which half of a T5 to measure; models with one stack ignore it. A decoder is run on the text that
         its encoder reads (teacher forcing).
 
     Examples

@@ -68,12 +68,12 @@ def page(study: Study) -> str:
 
 def command(settings: Settings) -> str:
     """The command that makes this study."""
-    words = ["metastable", "model", settings.model]
+    arguments = ["metastable", "model", settings.model]
     standard = Settings(settings.model)
     for name in ("layers", "texts", "limit", "head", "part", "longest"):
         if getattr(settings, name) != getattr(standard, name):
-            words += [f"--{name}", str(getattr(settings, name))]
-    return shlex.join(words + ([] if settings.special else ["--no-special"]))
+            arguments += [f"--{name}", str(getattr(settings, name))]
+    return shlex.join(arguments + ([] if settings.special else ["--no-special"]))
 
 
 # --- sections -----------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def _head(study: Study) -> str:
         "run to layer": probe["layers"],
     }
     items = "".join(f"<li>{escaped(k)} <b>{escaped(v)}</b></li>" for k, v in facts.items())
-    said = "".join(f"<li>{_unbroken(escaped(sentence))}</li>" for sentence in conclusions.sentences(study))
+    sentences = "".join(f"<li>{_unbroken(escaped(sentence))}</li>" for sentence in conclusions.sentences(study))
     notes = "".join(f'<p class="soft">Note: {escaped(note)}</p>' for note in study.notes)
     links = {
         "similarity": "Similarity",
@@ -108,7 +108,7 @@ it the theory of attention as interacting particles explains.</p>
 <ul class="facts">{items}</ul>
 <nav aria-label="Contents"><p>{contents}</p></nav>
 <h2 id="short">In short</h2>
-<ul class="findings">{said}</ul>
+<ul class="findings">{sentences}</ul>
 {notes}
 """
 
@@ -121,11 +121,11 @@ def _similarity(study: Study, media: Media) -> str:
         ("clusters", "Clusters per token: 1 means that no two tokens are linked, 1/n that all are one."),
         ("same-token", "How much of the spike is one and the same token met twice."),
     ]
-    kept = "Special tokens are counted." if study.settings.special else "Special tokens are left out."
+    counted = "Special tokens are counted." if study.settings.special else "Special tokens are left out."
     return _section(
         "similarity",
         "Do tokens cluster?",
-        f"{CAUTION} {kept}",
+        f"{CAUTION} {counted}",
         _figures(study, media, pictures) + _table(*conclusions.similarity_table(study)),
     )
 
@@ -226,19 +226,19 @@ def _section(name: str, title: str, text: str, body: str) -> str:
 
 def _figures(study: Study, media: Media, pictures: Iterable[tuple[str, str]], wide: bool = False) -> str:
     found = []
-    for name, words in pictures:
+    for name, caption in pictures:
         path = study.folder / "figures" / f"{name}.svg"
         if path.exists():
-            found.append(_figure(path, words, media, wide))
+            found.append(_figure(path, caption, media, wide))
     return f'<div class="figures">{"".join(found)}</div>'
 
 
-def _figure(path: Path, words: str, media: Media, wide: bool) -> str:
+def _figure(path: Path, caption: str, media: Media, wide: bool) -> str:
     width = _points(path) * (1.6 if wide else 1.36)  # 1.36: three beside each other
     holder = ' class="scroll"' if wide else ""
     return (
-        f'<figure><div{holder}><img src="{media.address(path, "image/svg+xml")}" alt="{escaped(words)}" '
-        f'width="{width:.0f}" loading="lazy"></div><figcaption>{escaped(words)}</figcaption></figure>'
+        f'<figure><div{holder}><img src="{media.address(path, "image/svg+xml")}" alt="{escaped(caption)}" '
+        f'width="{width:.0f}" loading="lazy"></div><figcaption>{escaped(caption)}</figcaption></figure>'
     )
 
 
@@ -255,7 +255,7 @@ def _table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) 
         return ""
     head = "".join(f'<th scope="col">{escaped(c)}</th>' for c in columns)
     body = "".join("<tr>" + "".join(f"<td>{escaped(number(v))}</td>" for v in row) + "</tr>" for row in rows)
-    return (  # the words stay in place where a narrow screen scrolls the table
+    return (  # the caption stays in place where a narrow screen scrolls the table
         f'<p class="soft">{escaped(caption)}</p><div class="scroll" tabindex="0" role="region" '
         f'aria-label="{escaped(caption)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
@@ -266,12 +266,12 @@ def _unbroken(text: str) -> str:
     return re.sub(r"(\d)e-(\d)", "\\1e\N{MINUS SIGN}\\2", text)
 
 
-def _details(words: str, body: str) -> str:
-    return f"<details><summary>{escaped(words)}</summary>{body}</details>" if body else ""
+def _details(caption: str, body: str) -> str:
+    return f"<details><summary>{escaped(caption)}</summary>{body}</details>" if body else ""
 
 
 def number(value: Any) -> str:
-    """Numbers short, nan as a dash, words as they are."""
+    """Numbers short, nan as a dash, text as it is."""
     if isinstance(value, (float, np.floating)):
         if not np.isfinite(value):
             return "–"

@@ -1,4 +1,4 @@
-"""A pretrained model as the rest of the package sees it: run one text, watch every layer, read every weight."""
+"""A pretrained model as the rest of the package sees it: run one text, observe every layer, read every weight."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ class Model:
     Attributes
     ----------
     name : str
-        What it was asked for by.
+        The name it was requested by.
     family : Family
         Where its parts are (``metastable.models.families``).
     stack : torch module

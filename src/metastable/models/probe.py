@@ -24,7 +24,7 @@ MEASURES = ("similarity", "heads", "sinks")
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """What was measured: one dataset per measure, None for those not asked for.
+    """What was measured: one dataset per measure, None for those not requested.
 
     ``similarity``, ``heads`` and ``sinks`` are ``xarray.Dataset`` objects with the axis "layer"; see the ``result``
     methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and
@@ -100,7 +100,7 @@ def probe(
     longest : int
         Texts are cut to this many tokens, or to the model's own limit if that is lower; ``notes`` says so.
     resume : path, optional
-        A state file, written every ten seconds and at the end; with the same arguments a later call goes on from it.
+        A state file, written every ten seconds and at the end; with the same arguments a later call resumes from it.
     progress : function, optional
         Called with (texts done, texts in all or None) after every text.
 
@@ -212,8 +212,8 @@ def trajectory(
     """One text's tokens through the layers of a model, as a ``Trajectory`` whose time is the layer.
 
     State l is ``hidden_states[l]`` of the library, and ``attention(l)`` is the map that acts on it, that of layer
-    l + 1. A model that shares its weights comes as ``dynamics``, which makes the maps when they are asked for; of
-    other models the maps are kept (unless ``maps`` is False), and the last state shows the last map again. The text is
+    l + 1. A model that shares its weights comes as ``dynamics``, which computes the maps when they are requested; of
+    other models the maps are stored (unless ``maps`` is False), and the last state shows the last map again. The text is
     cut to ``longest`` tokens, or to the model's own limit if that is lower.
 
     Examples
@@ -229,17 +229,17 @@ def trajectory(
     if not ids:
         raise InputError("There is no text to read: the text given is empty.")
     states: list[np.ndarray] = []
-    kept: list[np.ndarray] = []
+    stored: list[np.ndarray] = []
 
-    def keep(layer: int, A: Any) -> None:
+    def store_map(layer: int, A: Any) -> None:
         if maps and not model.shared:  # otherwise a thousand layers of maps would fill the memory
-            kept.append(A.numpy(force=True).copy())
+            stored.append(A.numpy(force=True).copy())
 
-    model.watch(ids, depth, lambda layer, x: states.append(x.numpy(force=True).copy()), keep)
+    model.watch(ids, depth, lambda layer, x: states.append(x.numpy(force=True).copy()), store_map)
     return Trajectory(
         t=np.arange(depth + 1, dtype=float),
         x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
         dynamics=rung(model, 4, len(ids), depth) if model.shared else None,
         provenance={"model": model.name, "method": "layers", "dt": 1.0, "dtype": model.dtype, "ids": list(ids)},
-        kept_attention=np.stack([*kept, kept[-1]]) if kept else None,  # (layers + 1, h, n, n)
+        kept_attention=np.stack([*stored, stored[-1]]) if stored else None,  # (layers + 1, h, n, n)
     )

@@ -1,4 +1,4 @@
-"""The matrices the theory asks about, read from a model's weights: Fig. 10 of the second paper, Fig. 7 of the first.
+"""The matrices of the theory, read from a model's weights: Fig. 10 of the second paper, Fig. 7 of the first.
 
 What moves tokens is the map O_h V_h of a head (d x d, rank v). Its nonzero eigenvalues are those of the small core
 V_h O_h (v x v), and its eigenvectors are O_h w for eigenvectors w of the core; so the d x d matrix is never formed.

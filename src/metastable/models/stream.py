@@ -1,7 +1,7 @@
 """Texts through a model, one at a time, with everything reduced as it is made.
 
 One text at a time needs no padding, so none can be counted. Memory depends on the longest text and on the number of
-layers, never on the number of texts. With a state file the work can be interrupted and taken up again.
+layers, never on the number of texts. With a state file the work can be interrupted and resumed.
 """
 
 import hashlib
@@ -68,12 +68,12 @@ class Tally:
 
     def notes(self, longest: int) -> tuple[str, ...]:
         """What the reader of the numbers should know, a sentence each."""
-        said = {
+        counts = {
             f"{_count(self.cut)} cut to the first {longest} tokens.": self.cut,
             f"{_count(self.empty)} left out, with nothing to read inside.": self.empty,
             f"{_count(self.single)} left with a single token, which makes no pair.": self.single,
         }
-        return tuple(sentence for sentence, count in said.items() if count)
+        return tuple(sentence for sentence, count in counts.items() if count)
 
 
 def _count(texts: int) -> str:

@@ -37,9 +37,9 @@ def ridges(study: Study, kind: str) -> Figure:
     """Histograms of cosines over layers: Fig. 1 of the first paper."""
     data = study.similarity.sel(kind=kind)
     layers = some_layers(0, int(data.layer[-1]), study.model["depth"], 8)
-    words = [_layer_word(layer, study) for layer in layers]
+    labels = [_layer_label(layer, study) for layer in layers]
     counts = data["counts"].sel(layer=layers).values
-    figure = histograms(counts, np.asarray(data.attrs["edges"]), labels=words)
+    figure = histograms(counts, np.asarray(data.attrs["edges"]), labels=labels)
     with paper():
         title = "raw cosines" if kind == "raw" else "cosines beside the mean direction"
         figure.axes[0].set(title=title, xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
@@ -47,7 +47,7 @@ def ridges(study: Study, kind: str) -> Figure:
     return figure
 
 
-def _layer_word(layer: int, study: Study) -> str:
+def _layer_label(layer: int, study: Study) -> str:
     return f"{layer} (trained)" if layer == study.model["depth"] < int(study.similarity.layer[-1]) else str(layer)
 
 
@@ -142,14 +142,14 @@ def activations(study: Study, layer: int) -> Figure:
     """Attention that each token of the first text receives from each head: Fig. 2 of the first paper, left."""
     data = study.heads.sel(layer=layer)
     shown = min(TOKENS_SHOWN, data.sizes["token"])
-    words = [plain_word(word) for word in data["word"].values[:shown]]
+    labels = [plain_word(word) for word in data["word"].values[:shown]]
     values = data["received"].values[:, :shown]
-    figure = new_figure(7.0, 0.9 + 0.16 * len(values) + 0.06 * max(map(len, words)))
+    figure = new_figure(7.0, 0.9 + 0.16 * len(values) + 0.06 * max(map(len, labels)))
     with paper():
         panel = figure.add_subplot()
         heatmap(
             values,
-            columns=words,
+            columns=labels,
             rows=[str(h) for h in range(len(values))],
             low=0.0,
             bar="attention",
@@ -307,7 +307,7 @@ def errors(study: Study) -> Figure:
                 panel.plot(
                     data.layer, np.maximum(line, 1e-17), color=PALETTE[k], ls=style, label=f"rung {number}: {word}"
                 )
-    panel.axhline(1e-5, color=SOFT, lw=0.7, ls=":", label="1e-5: what is asked of the top rung")
+    panel.axhline(1e-5, color=SOFT, lw=0.7, ls=":", label="1e-5: required of the top rung")
     panel.set(ylabel="relative error", yscale="log")
     _by_layer(panel, study)
     _legend(figure)
@@ -330,8 +330,8 @@ def _by_layer(panel: Axes, study: Study) -> None:
 
 def _legend(figure: Figure) -> None:
     """Above the panel: these curves leave no corner free."""
-    lines, words = figure.axes[0].get_legend_handles_labels()
-    figure.legend(lines, words, loc="outside upper center", ncols=1 if max(map(len, words)) > 27 else 2, fontsize=6.5)
+    lines, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside upper center", ncols=1 if max(map(len, labels)) > 27 else 2, fontsize=6.5)
 
 
 Draw = Callable[[], Figure]

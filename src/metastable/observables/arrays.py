@@ -1,4 +1,4 @@
-"""What every observable does first: check the arrays, and cut the work into pieces that fit in memory."""
+"""What every observable does first: check the arrays, and cut the work into blocks that fit in memory."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -84,10 +84,10 @@ def safe_scale(x: Floats) -> float:
     return 1.0 if size < 1e100 else 2.0 ** -int(np.frexp(size)[1])
 
 
-def pieces(batch: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+def blocks(batch: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
     """Slices (of the batch, of the rows) whose batch x rows x columns blocks stay below MOST_ENTRIES.
 
-    >>> list(pieces(2, 3, 4))
+    >>> list(blocks(2, 3, 4))
     [(slice(0, 2, None), slice(0, 3, None))]
     """
     some = max(1, min(batch, MOST_ENTRIES // (rows * columns)))

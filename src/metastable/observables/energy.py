@@ -10,7 +10,7 @@ import numpy as np
 
 from metastable.errors import InputError, unknown
 from metastable.observables import arrays
-from metastable.observables.arrays import Floats, pieces
+from metastable.observables.arrays import Floats, blocks
 
 _LARGEST = float(np.log(np.finfo(np.float64).max))
 
@@ -88,7 +88,7 @@ def energy_rate(x: Any, velocity: Any, beta: Any, form: Any = None) -> Floats:
     for head in A:
         # the two sums over j share one matrix product: A x_j beside A x_j'
         moved = np.concatenate([x @ head.T, v @ head.T], axis=-1)  # (b, n, 2d)
-        for some, rows in pieces(len(x), n, n):
+        for some, rows in blocks(len(x), n, n):
             s = b[some, None, None] * (x[some, rows] @ np.swapaxes(moved[some, :, :d], -1, -2))  # (b, r, n)
             high = np.maximum(shift[some], s.max(axis=(-1, -2)))
             pulled = np.exp(s - high[:, None, None]) @ moved[some]  # (b, r, 2d)
@@ -124,7 +124,7 @@ def dissipation(x: Any, velocity: Any, beta: Any, normalise: str = "softmax", fo
         raise InputError(f"With softmax the energy law holds for one head, not {len(A)}; use energy_rate instead.")
     log_z = np.empty(speed.shape)
     keys = np.swapaxes(x @ A[0].T, -1, -2)  # (b, d, n)
-    for some, rows in pieces(len(x), x.shape[-2], x.shape[-2]):
+    for some, rows in blocks(len(x), x.shape[-2], x.shape[-2]):
         s = b[some, None, None] * (x[some, rows] @ keys[some])
         high = s.max(axis=-1, keepdims=True)
         log_z[some, rows] = high[..., 0] + np.log(np.exp(s - high).sum(axis=-1))
@@ -142,8 +142,8 @@ def _sum_of_exponentials(x: Floats, beta: Floats, A: Floats) -> tuple[Floats, Fl
     shift, total = np.full(len(x), -np.inf), np.zeros(len(x))
     for head in A:
         keys = beta[:, None, None] * np.swapaxes(x @ head.T, -1, -2)  # (b, d, n)
-        symmetric = np.array_equal(head, head.T)  # then pairs right of the diagonal block stand for two
-        for some, rows in pieces(len(x), x.shape[-2], x.shape[-2]):
+        symmetric = np.array_equal(head, head.T)  # then pairs right of the diagonal block count twice
+        for some, rows in blocks(len(x), x.shape[-2], x.shape[-2]):
             s = x[some, rows] @ keys[some, :, rows.start if symmetric else 0 :]  # (b, r, c)
             high = np.maximum(shift[some], s.max(axis=(-1, -2)))
             s -= high[:, None, None]

@@ -66,7 +66,7 @@ def default_tolerance(run: Any, geometry: str) -> float:
 
 
 def _measured(run: Any, tolerance: float | None, geometry: str | None) -> tuple[np.ndarray, float, str]:
-    """Tokens, tolerance and geometry by which clusters of a run are told."""
+    """Tokens, tolerance and geometry by which clusters of a run are found."""
     # tokens measured in a model come without dynamics: they are compared by direction
     name = geometry or geometry_of(run)
     if name not in MEASURES:

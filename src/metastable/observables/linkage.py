@@ -17,7 +17,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
-from metastable.observables.arrays import MOST_ENTRIES, Bools, Floats, Ints, pieces
+from metastable.observables.arrays import MOST_ENTRIES, Bools, Floats, Ints, blocks
 
 _DENSE = 256  # largest n for which all pairs are looked at
 _TREE_DIMENSION = 8  # beyond it a KD-tree visits most of its leaves: 1 s at d = 8, 10 s at d = 16 for n = 30,000
@@ -73,7 +73,7 @@ def graph_components(i: Ints, j: Ints, size: int) -> Ints:
 def _dense(points: Floats, radius: float) -> Ints:
     b, n, _ = points.shape
     labels = np.empty((b, n), dtype=np.int64)
-    for clouds, _rows in pieces(b, n, n):  # n <= 256, so a block always holds whole clouds
+    for clouds, _rows in blocks(b, n, n):  # n <= 256, so a block always holds whole clouds
         labels[clouds] = _joined(_close(points[clouds], radius))
     return labels
 
@@ -155,7 +155,7 @@ def _tree(cloud: Floats, radius: float) -> Ints:
 def _links_between(points: Floats, component: Ints, count: int, radius: float) -> tuple[Ints, Ints]:
     """For every component that has a link to another, at least one such link.
 
-    Two different components differ in some bit of their number: split the points by each bit in turn, and ask
+    Two different components differ in some bit of their number: split the points by each bit in turn, and look up
     each half for its nearest points in the other. 2 log2(count) bulk queries find what is needed (Boruvka's
     step).
     """

@@ -7,7 +7,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.observables import arrays
-from metastable.observables.arrays import Floats, Ints, pieces
+from metastable.observables.arrays import Floats, Ints, blocks
 
 KINDS = ("cosine", "inner")
 _WORTH_A_KERNEL = 1e8  # products of coordinates from which loading a kernel pays: about a second of NumPy
@@ -67,7 +67,7 @@ def similarity_share(x: Any, above: Any = 0.99, kind: str = "cosine") -> Floats:
         found = np.stack([count_above(flat, float(limit)) for limit in limits.ravel()], axis=-1)
         return np.asarray(2 * found / (n * (n - 1))).reshape(x.shape[:-2] + limits.shape)
     found = np.zeros((len(flat), limits.size))
-    for some, rows in pieces(len(flat), n, n):
+    for some, rows in blocks(len(flat), n, n):
         s = flat[some, rows] @ np.swapaxes(flat[some], -1, -2)  # (b, m, n): every pair twice, and the diagonal once
         own = s[:, np.arange(s.shape[1]), np.arange(rows.start, rows.stop)]
         for k, limit in enumerate(limits.ravel()):
@@ -101,7 +101,7 @@ def _pairs_exist(x: Any, kind: str) -> Floats:
 def _blocks(flat: Floats) -> Iterator[tuple[slice, Floats]]:
     """Inner products of the pairs i < j of clouds (b, n, d), some clouds and some pairs at a time, (b, pairs)."""
     b, n, _ = flat.shape
-    for some, rows in pieces(b, n, n):
+    for some, rows in blocks(b, n, n):
         query = flat[some, rows]
         i, j = np.triu_indices(query.shape[1], k=1)
         yield some, (query @ np.swapaxes(query, -1, -2))[:, i, j]

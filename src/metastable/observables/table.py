@@ -87,6 +87,10 @@ def observe(run: Any, name: str, **options: Any) -> "xarray.DataArray":
     >>> OBSERVABLES["rank"].options
     ('tolerance',)
     """
+    if isinstance(name, Observable):
+        return name.function(run, **options)
+    if callable(name):
+        return name(run, **options)
     if name not in OBSERVABLES:
         raise unknown("observable", name, OBSERVABLES)
     entry = OBSERVABLES[name]

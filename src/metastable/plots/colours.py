@@ -100,7 +100,7 @@ def _named(motion: Motion, color: str) -> Any:
 
 
 def _from_array(motion: Motion, values: NDArray[Any]) -> Any:
-    n, saved = motion.n, int(motion.kept[-1]) + 1
+    n, saved = motion.n, int(motion.indices[-1]) + 1
     if values.shape == (n,) and values.dtype.kind == "f":
         low, high = np.nanmin(values), np.nanmax(values)
         return matplotlib.colormaps["viridis"]((values - low) / ((high - low) or 1.0))
@@ -111,7 +111,7 @@ def _from_array(motion: Motion, values: NDArray[Any]) -> Any:
         table = np.vstack([palette(len(labels)), [to_rgba(SOFT)]])
         return table[np.where(values >= 0, np.searchsorted(labels, values), len(labels))]
     if values.ndim == 2 and values.shape[1] == n and len(values) >= saved:
-        return identity_colours(values)[motion.kept]
+        return identity_colours(values)[motion.indices]
     if values.shape == motion.x.shape[:2]:
         return identity_colours(values)
     raise InputError(

@@ -21,7 +21,7 @@ from metastable.plots.spaces import view_of
 Floats = NDArray[np.float64]
 
 SUFFIXES = (".mp4", ".gif")
-# What the quickest preset leaves out and a picture that mostly stands still gains from: as clear as "veryfast" in 60%
+# What the quickest preset leaves out and a picture that is mostly still gains from: as clear as "veryfast" in 60%
 # of its time.
 _ENCODER = "cabac=1:8x8dct=1:deblock=1:aq-mode=1:mbtree=1:rc-lookahead=10:scenecut=0"
 
@@ -133,7 +133,7 @@ def _write_gif(part: Path, scene: Scene, times: Floats, fps: int) -> None:
 
 
 def _encode(part: Path, scene: Scene, times: Floats, pixels: Pixels, fps: int, options: list[str]) -> None:
-    """Pipe pictures through ffmpeg into a file; raises OSError with its last words when it fails.
+    """Pipe pictures through ffmpeg into a file; raises OSError with the last line of its output when it fails.
 
     imageio-ffmpeg provides the program. Its own writer is not used: it forks with Python code in the child, which can
     lock up a process that has threads, and JAX always has.
@@ -144,12 +144,12 @@ def _encode(part: Path, scene: Scene, times: Floats, pixels: Pixels, fps: int, o
     source = ["-f", "rawvideo", "-pix_fmt", pixels.name, "-s", size, "-r", str(fps), "-i", "-"]
     same_bytes = ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact"]
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *source, *options, *same_bytes, str(part)]
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         # A process group of its own: Ctrl-C reaches Python alone, which then stops the encoder and cleans up.
-        encoder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said, stderr=said, process_group=0)
+        encoder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, process_group=0)
         assert encoder.stdin is not None
         try:
-            with suppress(BrokenPipeError):  # it gave up: its words follow
+            with suppress(BrokenPipeError):  # it stopped early: its output is read below
                 for frame in shoot(scene, times, pixels):
                     encoder.stdin.write(frame)
                 encoder.stdin.close()
@@ -160,9 +160,9 @@ def _encode(part: Path, scene: Scene, times: Floats, pixels: Pixels, fps: int, o
             with suppress(BrokenPipeError):
                 encoder.stdin.close()
         if code != 0 or part.stat().st_size == 0:
-            said.seek(0)
-            words = said.read().decode(errors="replace").strip().splitlines()
-            raise OSError(words[-1] if words else f"the encoder stopped with code {code}")
+            output.seek(0)
+            lines = output.read().decode(errors="replace").strip().splitlines()
+            raise OSError(lines[-1] if lines else f"the encoder stopped with code {code}")
 
 
 def _swatches(colours: Floats, size: tuple[int, int]) -> Any:

@@ -1,4 +1,4 @@
-"""The frames of a film: matplotlib draws once what stands still, and dots and the time are painted over it."""
+"""The frames of a film: matplotlib draws once what does not move, and dots and the time are painted over it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Scene:
 
 
 def shoot(scene: Scene, times: Floats, pixels: Pixels) -> Iterator[Bytes]:
-    """The frames at some times one by one, each as flat bytes that last until the next is asked for."""
+    """The frames at some times one by one, each as flat bytes that last until the next is requested."""
     motion, (width, height) = scene.motion, scene.size
     resolution = float(np.clip(np.diff(times).min(initial=1.0), np.ptp(times) / 1000, None)) or None
     readings = [motion.reading(float(time), resolution) for time in times]
@@ -139,16 +139,16 @@ class Stage:
         return cover[:, : _even(begin + 4 * self.point)]
 
     def with_trails(self, scene: Scene, time: float) -> Bytes:
-        """The picture with the last stretch of every path in five pieces, fading towards its beginning and behind."""
+        """The picture with the last stretch of every path in five segments, fading towards its beginning and behind."""
         motion, seen = scene.motion, scene.seen
         fine = np.linspace(max(time - scene.trail, float(motion.t[0])), time, 16)
         places, depth = seen.place(fine, motion.at(fine))  # (16, n, 2), (16, n)
         starts = np.arange(0, 15, 3)
-        pieces = [places[s : s + 4].swapaxes(0, 1) for s in starts]  # (n, 4, 2) each
+        segments = [places[s : s + 4].swapaxes(0, 1) for s in starts]  # (n, 4, 2) each
         tints = np.repeat(scene.colours[motion.latest([time])], 5, axis=0)  # (5, n, 4)
         behind = (depth[starts + 1] < 0) & (seen.shading >= 1)
         tints[..., 3] = np.linspace(0.15, 0.85, 5)[:, None] * np.where(behind, 0.35, 1.0)
-        self.lines.set_segments(list(np.concatenate(pieces)))
+        self.lines.set_segments(list(np.concatenate(segments)))
         self.lines.set_color(tints.reshape(-1, 4))
         self.canvas.restore_region(self._background)
         self.canvas.figure.draw_artist(self.lines)

@@ -16,7 +16,7 @@ RIMMED = 500  # up to so many of them
 
 
 def dots_apart(ax: Axes, xy: Floats) -> NDArray[np.int_]:
-    """How many of the dots (..., n, 2) can be told apart: occupied cells of a fine grid over the panel, (...).
+    """How many of the dots (..., n, 2) can be distinguished: occupied cells of a fine grid over the panel, (...).
 
     Thousands of tokens need small dots while they are spread out, and large ones once they have gathered.
     """
@@ -92,9 +92,9 @@ def draw_dots(
     )
 
 
-def line_pieces(xy: Floats, depth: Floats, colours: Floats, shading: float) -> tuple[list[Floats], Floats, Floats]:
-    """Paths (m, n, 2) cut where they change colour or pass the limb: pieces, their colours, whether far."""
-    pieces: list[Floats] = []
+def line_segments(xy: Floats, depth: Floats, colours: Floats, shading: float) -> tuple[list[Floats], Floats, Floats]:
+    """Paths (m, n, 2) cut where they change colour or pass the limb: segments, their colours, whether far."""
+    segments: list[Floats] = []
     tints: list[Floats] = []
     behind: list[bool] = []
     far = (depth < 0) if shading >= 1 else np.zeros(depth.shape, dtype=bool)
@@ -104,25 +104,25 @@ def line_pieces(xy: Floats, depth: Floats, colours: Floats, shading: float) -> t
         for start, stop, hidden in stretches:
             for value in np.unique(turns[start:stop, token]):
                 inside = np.flatnonzero(turns[start:stop, token] == value) + start
-                piece = xy[inside[0] : min(inside[-1] + 2, stop), token]
-                if len(piece) > 1:
-                    pieces.append(piece)
+                segment = xy[inside[0] : min(inside[-1] + 2, stop), token]
+                if len(segment) > 1:
+                    segments.append(segment)
                     tints.append(colours[inside[0], token])
                     behind.append(hidden)
-    return pieces, np.array(tints).reshape(-1, 4), np.array(behind, dtype=bool)
+    return segments, np.array(tints).reshape(-1, 4), np.array(behind, dtype=bool)
 
 
 def draw_lines(
     ax: Axes, xy: Floats, depth: Floats, colours: Floats, shading: float, width: float = 0.7, alpha: float = 0.75
 ) -> None:
     """Draw paths (m, n, 2) as thin lines with colours (m, n, 4); parts on the far side are paler."""
-    pieces, tints, behind = line_pieces(xy, depth, colours, shading)
+    segments, tints, behind = line_segments(xy, depth, colours, shading)
     raster = xy.shape[1] > RASTER_ABOVE
     for hidden, pale, zorder in ((True, 0.52, 1.5), (False, 0.0, 2.5)):
         chosen = np.flatnonzero(behind == hidden)
         if len(chosen):
             lines = LineCollection(
-                [pieces[k] for k in chosen],
+                [segments[k] for k in chosen],
                 colors=paler(tints[chosen], pale),
                 linewidths=width,
                 alpha=alpha,

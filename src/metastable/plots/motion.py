@@ -24,7 +24,7 @@ class Motion:
         The saved times at which every token is finite, (T,).
     x
         The tokens there, (T, n, d).
-    kept
+    indices
         Where those times are among all saved ones, (T,).
     sphere
         Whether tokens live on the unit sphere.
@@ -42,7 +42,7 @@ class Motion:
 
     t: Floats
     x: Floats
-    kept: NDArray[np.intp]
+    indices: NDArray[np.intp]
     sphere: bool
     letter: str = "x"
     clock: str = "t"
@@ -94,18 +94,18 @@ class Motion:
         return np.clip(np.searchsorted(self.t, np.asarray(times), side="right") - 1, 0, len(self.t) - 1)
 
     @property
-    def clock_words(self) -> str:
-        """What stands before a time: "layer" or "t ="; an italic t would load matplotlib's typesetting for it alone."""
+    def clock_label(self) -> str:
+        """The text before a time: "layer" or "t ="; an italic t would load matplotlib's typesetting for it alone."""
         return "layer" if self.clock == "layer" else "t ="
 
     def reading(self, time: float, resolution: float | None = None) -> str:
-        """A time in words; says so where rounding may have changed the run."""
-        words = f"{time:.0f}" if self.clock == "layer" else short(time, resolution)
-        return words + (" (beyond precision)" if time > self.valid_until else "")
+        """A time as text; says so where rounding may have changed the run."""
+        text = f"{time:.0f}" if self.clock == "layer" else short(time, resolution)
+        return text + (" (beyond precision)" if time > self.valid_until else "")
 
     def label(self, time: float) -> str:
         """What a panel at that time is called."""
-        return f"{self.clock_words} {self.reading(time)}"
+        return f"{self.clock_label} {self.reading(time)}"
 
 
 def short(value: float, resolution: float | None = None) -> str:
@@ -157,17 +157,17 @@ def read_motion(tokens: Any, t: ArrayLike | None = None, run: int = 0, geometry:
     finite = np.isfinite(x).all(axis=(1, 2)) & np.isfinite(times)  # an unfinished run is filled with nan
     if not finite.any():
         raise InputError("There is nothing to draw: the run has no saved time at which every token is finite.")
-    kept = np.flatnonzero(finite)
-    if len(kept) < len(times):
-        note = ", ".join(filter(None, [note, f"run unfinished, stops at t = {short(times[kept[-1]])}"]))
-    end, x, times = float(np.nanmax(times)), x[kept], times[kept]
+    indices = np.flatnonzero(finite)
+    if len(indices) < len(times):
+        note = ", ".join(filter(None, [note, f"run unfinished, stops at t = {short(times[indices[-1]])}"]))
+    end, x, times = float(np.nanmax(times)), x[indices], times[indices]
     name = geometry if geometry is not None else _geometry(getattr(tokens, "dynamics", None), x)
     if name not in ("sphere", "euclidean", "rescaled"):
         raise unknown("geometry", name, ("sphere", "euclidean", "rescaled"))
     return Motion(
         t=times,
         x=x,
-        kept=kept,
+        indices=indices,
         sphere=name == "sphere",
         letter="z" if name == "rescaled" else "x",
         clock=_clock(tokens, times) if whole else "t",
@@ -196,12 +196,12 @@ def _one_run(x: Floats, run: int) -> tuple[Floats, str]:
     """(T, ..., n, d) -> (T, n, d) of that run, and the remark that says which."""
     if x.ndim == 3:
         if run not in (0, -1):
-            raise InputError(f"Run {run} was asked for, but this is a single run; leave `run` out.")
+            raise InputError(f"Run {run} was requested, but this is a single run; leave `run` out.")
         return x, ""
     flat = x.reshape(x.shape[0], -1, *x.shape[-2:])  # (T, runs, n, d)
     runs = flat.shape[1]
     if not -runs <= run < runs:
-        raise InputError(f"Run {run} was asked for, but the ensemble has runs 0 to {runs - 1}.")
+        raise InputError(f"Run {run} was requested, but the ensemble has runs 0 to {runs - 1}.")
     return flat[:, run], f"run {run % runs} of an ensemble of {runs}"
 
 
@@ -229,7 +229,7 @@ def clock_times(motion: Motion, count: int, spacing: str = "linear") -> Floats:
     if spacing not in SPACINGS:
         raise unknown("spacing", spacing, SPACINGS)
     if count < 1:
-        raise InputError(f"At least one time is needed, but {count} were asked for.")
+        raise InputError(f"At least one time is needed, but {count} were requested.")
     start, length = motion.t[0], motion.t[-1] - motion.t[0]
     if count == 1 or length == 0:
         return motion.t[-1:] if count == 1 else np.full(count, start)
@@ -249,6 +249,6 @@ def pick(motion: Motion, times: int | ArrayLike | None, spacing: str = "linear",
     slack = 1e-9 * max(1.0, abs(last))
     outside = ~((wanted >= first - slack) & (wanted <= last + slack))
     if wanted.size == 0 or outside.any():
-        which = f"{wanted[outside][0]:g} was asked for" if wanted.size else "none was given"
+        which = f"{wanted[outside][0]:g} was requested" if wanted.size else "none was given"
         raise InputError(f"Times to show lie between {first:g} and {last:g}, but {which}.")
     return motion.nearest(wanted)

@@ -146,7 +146,7 @@ class Canvas:
             part[...] = (1.0 - share) * part + share * ink[own] + 0.5
 
     def frames(self, count: int) -> Iterator[Bytes]:
-        """The first frames, each as flat bytes that last until the next is asked for."""
+        """The first frames, each as flat bytes that last until the next is requested."""
         planes = list(self._inside())
         ends = np.cumsum([0, *(plane[0].size for plane in planes)])
         frame = np.empty(ends[-1], np.uint8)

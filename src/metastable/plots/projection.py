@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-AZIMUTH, ELEVATION = -55.0, 22.0  # degrees: the view when nothing speaks for another
+AZIMUTH, ELEVATION = -55.0, 22.0  # degrees: the default view
 SAMPLE = 1000  # tokens the principal directions are computed from
 
 

@@ -109,7 +109,7 @@ def snapshots(
 
 
 def columns_of(figure: Figure, count: int) -> int:
-    """How many panels stand in a row of a figure made by `panels`."""
+    """How many panels a row of a figure has made by `panels`."""
     spec = figure.axes[0].get_subplotspec()
     return spec.get_gridspec().ncols if spec is not None else count
 

@@ -65,7 +65,7 @@ def _attention_at(run: Any, index: int, which: int) -> NDArray[np.float64]:
 
 def _one_head(P: NDArray[np.float64], head: int) -> NDArray[np.float64]:
     if not -len(P) <= head < len(P):
-        raise InputError(f"Head {head} was asked for, but there are heads 0 to {len(P) - 1}.")
+        raise InputError(f"Head {head} was requested, but there are heads 0 to {len(P) - 1}.")
     return P[head]
 
 
@@ -73,7 +73,7 @@ def draw_attention(run: Any, o: Choices) -> Figure:
     """Over times for one head; over heads when there is a single time and no head was chosen."""
     motion = read_motion(run, run=o.run or 0)
     chosen = pick(motion, o.times, o.spacing or "linear")
-    all_heads = [_attention_at(run, int(motion.kept[k]), o.run or 0) for k in chosen]  # (h, n, n) each
+    all_heads = [_attention_at(run, int(motion.indices[k]), o.run or 0) for k in chosen]  # (h, n, n) each
     heads = len(all_heads[0])
     if o.head is None and heads > 1 and len(chosen) == 1:
         matrices, titles = all_heads[0], [f"head {k}" for k in range(heads)]
@@ -91,7 +91,7 @@ def draw_clouds(run: Any, o: Choices) -> Figure:
     motion = read_motion(run, run=o.run or 0)
     chosen = pick(motion, o.times, o.spacing or "linear")
     head = o.head or 0
-    P = np.stack([_one_head(_attention_at(run, int(motion.kept[k]), o.run or 0), head) for k in chosen])
+    P = np.stack([_one_head(_attention_at(run, int(motion.indices[k]), o.run or 0), head) for k in chosen])
     keys, queries = [], []
     for k in chosen:
         now = run.dynamics.weights.at(float(motion.t[k]))
@@ -115,7 +115,7 @@ def draw_series(run: Any, o: Choices) -> Figure:
     name = o.observable or "clusters"
     motion = read_motion(run, run=o.run or 0)
     data = run.observe(name)
-    values = np.asarray(data.values)[motion.kept]  # (T, ensemble..., own...)
+    values = np.asarray(data.values)[motion.indices]  # (T, ensemble..., own...)
     ensemble = values.ndim - 1 - sum(not str(dim).startswith("run") for dim in data.dims[1:])
     values = values.reshape(len(values), -1, *values.shape[1 + ensemble :])  # (T, runs, own...)
     runs = values.shape[1] if o.run is None else 1
@@ -150,7 +150,7 @@ def draw_hyperplanes(run: Any, o: Choices) -> Figure:
     motion = read_motion(run, run=o.run or 0)
     data = run.observe("hyperplanes", head=o.head or 0)
     values = np.asarray(data.values)
-    values = values.reshape(len(values), -1, *values.shape[-2:])[motion.kept, o.run or 0]  # (T, n, d)
+    values = values.reshape(len(values), -1, *values.shape[-2:])[motion.indices, o.run or 0]  # (T, n, d)
     spectrum = np.asarray(data.coords["eigenvalue"].values)
     kept = np.flatnonzero(spectrum.real > 0)[:6]
     kept = kept if len(kept) else np.arange(min(1, len(spectrum)))

@@ -1,6 +1,6 @@
 """The gallery: one HTML file made from the records of experiments, and from nothing else.
 
-It opens offline and asks for nothing: the style is inside, pictures and films are data (each SVG in an image of its
+It opens offline and loads nothing: the style is inside, pictures and films are data (each SVG in an image of its
 own, so that names inside two of them cannot clash). It reads records and never runs anything, so it can be made again
 at any time: `gallery(folder)`.
 """
@@ -119,18 +119,18 @@ def _summary(records: Mapping[str, Record], failures: Mapping[str, str]) -> str:
         items.append(f'<li><b>{len(failures)}</b><span class="status error">errors</span></li>')
     theorems = [v for v in verdicts if v.kind == "theorem"]
     lost = sum(v.status == "fails" for v in theorems)
-    said = f"{len(theorems)} of the {len(verdicts)} claims are theorems; " + (
+    text = f"{len(theorems)} of the {len(verdicts)} claims are theorems; " + (
         f"<strong>{lost} of them failed</strong>." if lost else "none of them failed."
     )
     return f"""<h1>Clustering in transformers, measured</h1>
 <p>Tokens that move under self-attention are an interacting particle system, and two papers say where they end up:
 <i>Clustering in Transformers</i> (the first paper) and <i>The emergence of clusters in self-attention dynamics</i>
-(the second). Here each of their claims is put to random instances, against a criterion that was fixed before measuring.
+(the second). Here each of their claims is tested on random instances, against a criterion that was fixed before measuring.
 A claim <span class="status holds">holds</span> or <span class="status fails">fails</span> only if the whole 95%
 interval is on one side of its criterion; otherwise it is <span class="status undecided">undecided</span> at this
 horizon.</p>
 <ul class="counts">{"".join(items)}</ul>
-<p class="soft">{said} {_preset(records)}</p>"""
+<p class="soft">{text} {_preset(records)}</p>"""
 
 
 def _preset(records: Mapping[str, Record]) -> str:
@@ -210,7 +210,7 @@ def _why(skipped: str | None) -> str:
 
 def _footer(records: Mapping[str, Record], media: Media) -> str:
     seconds = sum(record.seconds for record in records.values())
-    said = f"{len(records)} experiments, {seconds:.0f} s of work."
+    text = f"{len(records)} experiments, {seconds:.0f} s of work."
     if media.skipped:
-        said += f" {len(media.skipped)} pictures are linked instead of embedded to keep this file small."
-    return f'<footer class="soft"><p>{said} Made by <code>metastable reproduce</code> from its records.</p></footer>'
+        text += f" {len(media.skipped)} pictures are linked instead of embedded to keep this file small."
+    return f'<footer class="soft"><p>{text} Made by <code>metastable reproduce</code> from its records.</p></footer>'

@@ -23,6 +23,7 @@ from metastable.solve.stopping import Rule, Until, missed, stop_rule
 _REPORTED = 24  # segments of a fixed-step run whose progress is reported or recorded
 _MOST_STOPS = 1024  # in one segment
 _MOST_NUMBERS = 2**22  # tokens' coordinates of all runs at the stops of a segment
+_COURSE = ("worst", "ended", "resting", "still", "missed")  # what a checkpoint stores besides the engine's state
 _EDGES = 8  # even segments of an adaptive run, whatever is saved
 
 
@@ -106,6 +107,7 @@ class _Course:
     ended: np.ndarray  # (B,), for runs that go their own way
     resting: np.ndarray  # (B,), runs that need no more steps, with their tokens in ``still``
     still: np.ndarray
+    missed: np.ndarray  # (B,), how far attention was off its own definition so far
     together: bool
 
     @classmethod
@@ -113,16 +115,18 @@ class _Course:
         own = plan.originals
         nobody = np.zeros(own, bool)
         state = engine.start(plan, x)
-        return cls(plan, state, 0, np.zeros(own), nobody, nobody.copy(), np.array(x[:own]), plan.together)
+        return cls(
+            plan, state, 0, np.zeros(own), nobody, nobody.copy(), np.array(x[:own]), np.zeros(own), plan.together
+        )
 
     @classmethod
     def resume(cls, plan: Plan, stored: Mapping[str, np.ndarray]) -> "_Course":
         state = {name.removeprefix("engine."): a for name, a in stored.items() if name.startswith("engine.")}
-        own = {name: np.array(stored[f"driver.{name}"]) for name in ("worst", "ended", "resting", "still")}
+        own = {name: np.array(stored[f"driver.{name}"]) for name in _COURSE}
         return cls(plan, state, int(stored["next"]), **own, together=plan.together)
 
     def stored(self) -> dict[str, np.ndarray]:
-        own = {f"driver.{name}": getattr(self, name).copy() for name in ("worst", "ended", "resting", "still")}
+        own = {f"driver.{name}": getattr(self, name).copy() for name in _COURSE}
         return {
             "next": np.asarray(self.following),
             **own,
@@ -202,12 +206,13 @@ class _Course:
             x = np.array(x)
             x[:, self.resting] = self.still[self.resting]
         off = missed(plan, plan.times[first : first + len(x)], x, extra)
+        self.missed = np.maximum(self.missed, off)
         notes = {"engine": engine.name, **saved.notes}
         if self.together and fates:
             x, extra, parted, fates = _cut(x, extra, parted[kept], fates, first)
         else:
             parted = parted[kept]
-        return Segment(first, x, stops.end, self.stored(), extra, parted, fates, off, notes=notes)
+        return Segment(first, x, stops.end, self.stored(), extra, parted, fates, self.missed, notes=notes)
 
     def _fates(self, saved: Saved, x: np.ndarray, first: int) -> dict[int, Fate]:
         plan, fates = self.plan, {}

@@ -98,8 +98,8 @@ def _observed(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # one warning for all chunks
-        made = collect(plan, list(drive(plan, x, reported=False)))
-    if isinstance(made, list):
+        made: Any = collect(plan, list(drive(plan, x, reported=False)))
+    if not plan.together:
         parts = [_measured(run, functions).reindex(time=plan.times) for run in made]
         data = xarray.concat(parts, "run").transpose("time", "run", ...)
     else:

@@ -131,7 +131,7 @@ def make_plan(
         raise InputError(f"{len(members)} dynamics need tokens of shape ({len(members)}, n, d), not {x.shape}.")
     shape, (n, d) = x.shape[:-2], x.shape[-2:]
     distinct, which = _spread(members, single, shape)
-    for dyn in members:
+    for dyn in members if not single else distinct[:1]:
         check_method(dyn, how)
         check_fit(dyn, (n, d), how)
     times = save_times(save, t, dt if how.discrete else None)
@@ -239,8 +239,10 @@ def check_fit(dyn: Dynamics, tokens: tuple[int, int], method: Method) -> None:
     if not dyn.normalise.holds_what_it_declares():
         raise InputError(
             f"The normalisation {dyn.normalise.name!r} does not hold what it declares "
-            "(shift_invariant, by_rows or stochastic); correct the declaration."
+            "(shift_invariant, stochastic, by_rows, unscaled or stream); correct the declaration."
         )
+    if not dyn.score.holds_what_it_declares():
+        raise InputError(f"The score {dyn.score.name!r} declares is_dot, but it is not beta <q, k>.")
     if dyn.mask.interval is not None:
         dyn.mask.bounds(n)
     table = getattr(dyn.mask.visible, "entries", None)

@@ -139,7 +139,7 @@ def certificate(plan: Plan, times: np.ndarray, parted: np.ndarray) -> float | No
 def trust_warning(plan: Plan, valid: np.ndarray, ends: np.ndarray, stacklevel: int) -> str:
     """Warn once, whatever the number of runs."""
     if plan.trust and plan.noisy:
-        warnings.warn("A run with noise has no digits to certify; trust=True is ignored.", UserWarning, stacklevel + 2)
+        warnings.warn("A run with noise has no digits to certify; trust=True is ignored.", UserWarning, stacklevel + 1)
     return trust.warn_untrusted(valid, ends, stacklevel + 1)
 
 
@@ -179,6 +179,7 @@ def provenance(plan: Plan, seconds: float) -> dict[str, Any]:
     """How a run was made: everything needed to make it again, besides weights and tokens."""
     return {
         "method": plan.method.name,
+        "discrete": plan.method.discrete,
         "dt": plan.dt,
         "t": plan.t,
         "rtol": plan.rtol,

@@ -13,7 +13,7 @@ from metastable.backend import Array, Tokens, jax, jnp
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.dynamics import Dynamics, Mix
 from metastable.equation.geometry import unit
-from metastable.solve.methods import Method, Tableau
+from metastable.solve.methods import Adaptive, Method, Tableau
 
 MOST_STEPS = 100_000  # of an adaptive method in one segment
 
@@ -175,7 +175,7 @@ def solve(
     """y' = f(t, y) by a diffrax solver."""
     import diffrax  # two seconds, which fixed steps need not wait for
 
-    assert method.adaptive
+    assert isinstance(method, Adaptive)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, _: f(t, y)),
         method.solver(),

@@ -70,9 +70,11 @@ def _written(parts: Parts, name: str, value: Any) -> Any:
         }
     if type(value) in _NAMED:
         return _named(parts, name, value)
-    if callable(value) or isinstance(value, tuple):
+    array = np.asarray(value) if isinstance(value, (float, np.ndarray, np.generic, list)) else None
+    if array is None and hasattr(value, "__array__") and not callable(value):
+        array = np.asarray(value)
+    if array is None:
         return _custom(parts, name, value)
-    array = np.asarray(value)
     if array.ndim == 0:
         return float(array)
     parts.arrays[name] = array
@@ -98,6 +100,7 @@ def _custom(parts: Parts, name: str, value: Any) -> dict[str, str]:
     """A part of one's own: its name, and a hash of its source."""
     parts.custom.append(name)
     functions = [f for f in vars(value).values() if callable(f)] if type(value) in _NAMED else [value]
+    functions = [f if inspect.isfunction(f) or inspect.isclass(f) else type(f) for f in functions]
     try:
         source = "".join(inspect.getsource(function) for function in functions)
     except (OSError, TypeError):  # written in a prompt, or not in Python

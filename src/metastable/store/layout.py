@@ -79,12 +79,13 @@ def _runs(count: int) -> Axes:
 
 def restored_segment(plan: Plan, arrays: Mapping[str, np.ndarray], before: Checkpoint) -> Segment:
     """Everything up to a checkpoint as one segment."""
-    along = {"x": arrays["x"]} | {name: arrays[name] for name in ("chart_y", "chart_refs", "apart") if name in arrays}
+    fixed = ("time", "x0", "attention")
+    along = {n: a for n, a in arrays.items() if n not in fixed and not n.startswith(PART_OF_DYNAMICS)}
     flat = {name: a.reshape(len(a), plan.runs, *a.shape[1 + len(plan.shape) :]) for name, a in along.items()}
     x, apart = flat.pop("x"), flat.pop("apart", np.zeros((before.saved, plan.runs)))
     fate = Fate(before.saved, before.status, before.message)
     fates = {} if before.status == "done" else dict.fromkeys(range(plan.runs), fate)
-    off = before.state.get("missed", np.zeros(plan.runs))
+    off = np.asarray(before.state["driver.missed"])
     return Segment(0, x, before.reached, dict(before.state), flat, apart, fates, off, before.seconds)
 
 

@@ -3,8 +3,8 @@
 | module | what |
 | --- | --- |
 | closed_forms | exact solutions, scalar equations and rates |
-| hypotheses | does a triple (Q, K, V) satisfy what a theorem asks, and by how much |
-| spectrum, leading | eigenvalues and invariant subspaces with error bars, on which the hypotheses stand |
+| hypotheses | does a triple (Q, K, V) satisfy what a theorem requires, and by how much |
+| spectrum, leading | eigenvalues and invariant subspaces with error bars, on which the hypotheses rest |
 | limits | the sets tokens are predicted to approach, with distances |
 | theorems | the claims as a table: hypotheses, limit, rate, measurement |
 | settle | the run that decides a claim, and its criterion |

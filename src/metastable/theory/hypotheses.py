@@ -21,7 +21,7 @@ Tolerances, with eps the rounding of the stored numbers (``unit``):
   eigenvalues of the symmetric part, which move by no more than the matrix does (Weyl).
 
 "Q^T K > 0" is read as Definition 1 words it, as a quadratic form: <Qx, Kx> > 0 for all x other than 0.
-Symmetry is not asked for, but measured and said.
+Symmetry is not required, but measured and reported.
 """
 
 from typing import Any
@@ -221,13 +221,13 @@ def positive_along_leading(Q: Array, K: Array, V: Array, unit: float = EPS) -> F
     tolerance = rounding + 2.0 * float(np.linalg.norm(M, 2)) * turn
     holds = decide(value, tolerance) if np.any(M) else False
     definite = score_positive_definite(Q, K, unit)
-    said = f"<Q phi1, K phi1> = {value:.6g} > 0"
+    bound = f"<Q phi1, K phi1> = {value:.6g} > 0"
     margin = value
     if holds is None and definite.holds:
         holds, margin, tolerance = True, definite.margin, definite.tolerance
-        said = f"<Q phi1, K phi1> >= {margin:.6g}, for Q^T K > 0"
+        bound = f"<Q phi1, K phi1> >= {margin:.6g}, for Q^T K > 0"
     sentence = {
-        True: said,
+        True: bound,
         False: f"<Q phi1, K phi1> = {value:.6g} is not positive",
         None: f"<Q phi1, K phi1> = {value:.3g} has no certain sign at tolerance {tolerance:.2g}",
     }[holds]

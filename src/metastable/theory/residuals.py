@@ -66,7 +66,7 @@ def joined(name: str, parts: Sequence[Finding], meaning: str) -> Finding:
     """The finding that all parts hold.
 
     Its margin is the least of the parts' when it holds (one change breaks it), the largest of the failing
-    parts' when it fails (all must be mended).
+    parts' when it fails (all must be repaired).
     """
     holds = conjunction([p.holds for p in parts])
     blamed = [p for p in parts if p.holds is holds]
@@ -74,5 +74,5 @@ def joined(name: str, parts: Sequence[Finding], meaning: str) -> Finding:
     chosen = nearest(blamed, key=lambda p: abs(p.margin))
     numbers = {key: value for p in parts for key, value in p.numbers.items()}
     verb = {True: "holds", False: "fails", None: "is numerically undecidable"}[holds]
-    because = "; ".join(p.sentence for p in blamed)
-    return Finding(name, holds, numbers, chosen.margin, chosen.tolerance, f"{meaning} {verb}: {because}")
+    reasons = "; ".join(p.sentence for p in blamed)
+    return Finding(name, holds, numbers, chosen.margin, chosen.tolerance, f"{meaning} {verb}: {reasons}")

@@ -3,7 +3,7 @@
 Criterion, fixed beforehand. Once a token's attention has settled on its leader, eq. (4) reads z' = V(z_leader - z), and
 a coordinate in which V has eigenvalue lambda closes in exactly like e^{-lambda t}. The horizon T is chosen so that a
 token settled by T/2 is within ``resolution`` of the limit set, relative to how far out tokens are:
-T = 2 ln(1/resolution)/lambda, lambda being the slowest rate the claim speaks of. Attention settles when e^{2 lambda t}
+T = 2 ln(1/resolution)/lambda, lambda being the slowest rate of the claim. Attention settles when e^{2 lambda t}
 times the gap between two scores is large, so a gap smaller by e^{-2 lambda T} costs only one more T: the horizon is
 doubled up to three times. A claim then
 
@@ -42,7 +42,7 @@ _SAVES = np.concatenate([[0.0], 0.5 ** np.arange(10, -1, -1)])  # shares of the 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one claim: the last valid measurement, a word, and why."""
+    """What became of one claim: the last valid measurement, a status, and the reason."""
 
     measurement: Measurement
     status: Status
@@ -95,7 +95,7 @@ def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Any, 
     parts, clock = [], time.monotonic()
     for part in drive(plan, x):
         parts.append(part)
-        if len(parts) == 2:  # the first piece is the start, the second waits for compilation
+        if len(parts) == 2:  # the first segment is the start, the second includes compilation
             clock = time.monotonic()
         if len(parts) > 1 and time.monotonic() - clock >= patience:
             break

@@ -37,7 +37,7 @@ class Triple:
 class Measurement:
     """How far each token is from the predicted set, against how far out tokens are now and were at first.
 
-    ``exempt`` tokens, the worst, are left out of the residual; ``details`` is asked for at the end only.
+    ``exempt`` tokens, the worst, are left out of the residual; ``details`` is computed at the end only.
     """
 
     distances: np.ndarray
@@ -73,7 +73,7 @@ class Claim:
 def settled_tokens(run: Any, index: int) -> tuple[np.ndarray, float]:
     """Tokens of a rescaled run without the components in which V contracts, and how well they are known.
 
-    z = e^{-tV} x grows without bound where V contracts, and no limit set speaks of those directions; taken from z, the
+    z = e^{-tV} x grows without bound where V contracts, and no limit set constrains those directions; taken from z, the
     others would drown in them. They come from the run's own coordinates instead.
     """
     zeta, values, left = run.coordinates()

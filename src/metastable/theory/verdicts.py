@@ -1,6 +1,6 @@
-"""Verdicts: a claim, a criterion fixed beforehand, a measured number with its confidence interval, and one word.
+"""Verdicts: a claim, a criterion fixed beforehand, a measured number with its confidence interval, and a status.
 
-"holds" and "fails" are said only when the whole confidence interval is on one side of the criterion, with instances
+The status is "holds" or "fails" only when the whole confidence interval is on one side of the criterion, with instances
 whose horizon was too short counted against either answer; otherwise the verdict is "undecided".
 """
 
@@ -27,13 +27,13 @@ class Verdict:
         The claim in one sentence, and where it is made.
     status : "holds", "fails" or "undecided"
     kind : "theorem", "conjecture" or "observation"
-        Only a failing theorem is an error of somebody's.
+        Only a failing theorem means an error, in the theorem or in the code.
     criterion : str
         The rule that turns the measured number into the status, fixed before measuring.
     instances, eligible : int
         How many were run, and how many of them satisfied the hypotheses.
     measured : float
-        The number the criterion speaks of.
+        The number that the criterion judges.
     interval : (float, float)
         Its 95% confidence interval.
     failing_seeds : tuple of int
@@ -62,7 +62,7 @@ class Verdict:
         return out
 
     def reading(self, digits: int = 4) -> str:
-        """What was measured with its interval, in words where no instance could decide anything."""
+        """What was measured with its interval, as a sentence where no instance could decide anything."""
         if np.isnan(self.measured):
             return "not measured"
         low, high = self.interval
@@ -184,7 +184,7 @@ def judge_share(
     outcomes : sequence of True, False or None
         One per instance: the claim was seen to hold, seen to break, or could not be decided at the horizon.
     required : float
-        The share the claim asks for. 1 means "for every instance": one counterexample makes it fail, and it holds when
+        The share that the claim requires. 1 means "for every instance": one counterexample makes it fail, and it holds when
         there is none among the eligible and at least ``decided`` of them were decided. Below 1 it holds when the lower
         end of the 95% Clopper-Pearson interval reaches ``required`` even if every undecided instance were a failure,
         and fails when the upper end stays below even if every one were a success.
@@ -210,7 +210,7 @@ def judge_share(
     low = exact_interval(good, total)[0]  # undecided instances as failures
     high = exact_interval(good + open_, total)[1]  # and as successes
     share = good / (total - open_) if total > open_ else np.nan
-    said = f"{open_} of {total} undecided at the horizon" if open_ else ""
+    undecided = f"{open_} of {total} undecided at the horizon" if open_ else ""
     return Verdict(
         claim,
         source,
@@ -222,7 +222,7 @@ def judge_share(
         float(share),
         (low, high),
         failing,
-        "; ".join(part for part in (said, notes) if part),
+        "; ".join(part for part in (undecided, notes) if part),
     )
 
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from metastable.backend import Array, jax, jnp, register
+from metastable.backend import Array, Numeric, jax, jnp, register
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
 
@@ -25,18 +25,18 @@ class Chart:
     the generator whose exponential undoes the flow (V itself, or log(I + dt V)/dt for discrete layers); partner names
     the other direction of a complex pair. b, turn and partner are None when all eigenvalues are real."""
 
-    S: Array
-    S_inv: Array
-    G: Array
-    a: Array
-    grow: Array
-    top: Array
-    b: Array = None
-    turn: Array = None
-    partner: Array = None
-    dense: Array = None  # the generator as a matrix, when V has no well-conditioned eigenvectors
-    L: Array = None
-    bias: Array = None
+    S: Numeric
+    S_inv: Numeric
+    G: Numeric
+    a: Numeric
+    grow: Numeric
+    top: Numeric | float
+    b: Numeric | None = None
+    turn: Numeric | None = None
+    partner: Numeric | None = None
+    dense: Numeric | None = None  # the generator as a matrix, when V has no well-conditioned eigenvectors
+    L: Numeric | None = None
+    bias: Numeric | None = None
 
 
 def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: bool | None = None) -> Chart:

@@ -44,7 +44,7 @@ def charts(plan: Plan) -> list[Chart]:
 def _charts(same: _Same) -> list[Chart]:
     plan = same.plan
     layer = plan.dt if plan.method.discrete else None
-    whole = {}
+    whole: dict[int, bool] = {}
     for run, which in enumerate(plan.which):  # copies come after the runs
         original = plan.of(run % plan.originals)
         whole.setdefault(int(which), not basis.has_eigenbasis(original, plan.d))
@@ -86,6 +86,9 @@ class JaxChart:
 
     def cost(self, plan: Plan) -> float:
         return chart_seconds(plan, kernels=False)
+
+    def least(self, plan: Plan) -> float:
+        return 0.0
 
     def pace(self, plan: Plan) -> float:
         return pace(plan)
@@ -182,7 +185,7 @@ def _fixed(plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tuple[A
     ends = Stepped(0, 0, 0, 0, None)  # type: ignore[arg-type]
     many = _many(steps.advance_fixed, plan.method, (None, 0, ends, 0, None, None, None, None), (ends, 1))
     every = round(pace(plan) / plan.dt)
-    before = Stepped(*(state[name] for name in Stepped._fields))
+    before = Stepped(*(state[name] for name in Stepped._fields))  # type: ignore[arg-type]
     end, (y, refs) = many(
         cast(plan.model, plan.dtype), chart, before, _shakes(plan, group), counts, thetas, plan.number(plan.dt), every
     )
@@ -244,6 +247,9 @@ class KernelChart:
     def cost(self, plan: Plan) -> float:
         return chart_seconds(plan, kernels=True)
 
+    def least(self, plan: Plan) -> float:
+        return 0.0
+
     def pace(self, plan: Plan) -> float:
         return pace(plan)
 
@@ -256,12 +262,12 @@ class KernelChart:
         return {**{name: value for name, value in made._asdict().items() if name != "k"}, "k": np.asarray(0)}
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
-        before = kernel_runs.State(
-            *(np.array(state[name]) for name in ("before", "after", "now", "refs")), k=int(state["k"])
-        )
+        ends = [np.array(state[name]) for name in ("before", "after", "now", "refs")]
+        before = kernel_runs.State(ends[0], ends[1], ends[2], ends[3], int(state["k"]))
         found = of_runs(plan)
         bases = [_basis(chart) for chart in charts(plan)]
         assert plan.method.tableau is not None
+        low, high = plan.model.mask.bounds(plan.n)
         end, saved = kernel_runs.advance(
             [bases[k] for k in plan.which],
             before,
@@ -270,7 +276,8 @@ class KernelChart:
             plan.dt,
             plan.method.tableau.matrix(),
             plan.dt if plan.method.discrete else 0.0,
-            *plan.model.mask.bounds(plan.n),
+            low,
+            high,
             np.zeros(plan.runs) if plan.shakes is None else plan.shakes,
         )
         S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found])

@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from metastable.backend import Array, jax, jnp
+from metastable.backend import Array, Numeric, jax, jnp
 from metastable.engines.chart.basis import CAP, Chart, contracting, flow, quiet_product, shrunk_flow, times_L
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.normalise import positive
@@ -48,7 +48,7 @@ def gather(y: Array, refs: Array) -> Array:
     return jnp.take_along_axis(y, refs[..., None], axis=-2)
 
 
-def start(chart: Chart, z: Array) -> tuple[Array, Array]:
+def start(chart: Chart, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Chart state at t = 0: every token its own reference. The basis may have a leading axis of runs, as z has."""
     y = quiet_product(np.asarray(z), np.swapaxes(np.asarray(chart.S_inv), -1, -2))
     return y, np.broadcast_to(np.arange(z.shape[-2]), z.shape[:-1])
@@ -129,9 +129,9 @@ def gaps_below(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, row
     return gaps - jnp.where(jnp.isneginf(top), 0.0, top)  # a token that sees nobody has no best score
 
 
-def attention(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+def attention(dyn: Dynamics, chart: Chart, t: Numeric, y: Numeric, refs: Numeric) -> Array:
     """P_ij, (..., n, n)."""
-    P = _attended(dyn, chart, t, y, refs)
+    P = _attended(dyn, chart, jnp.asarray(t), jnp.asarray(y), jnp.asarray(refs))
     return P / positive(P.sum(axis=-1, keepdims=True)) if dyn.normalise.stochastic else P
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from metastable.backend import Array, Tokens, jax, jnp
 from metastable.engines import dense
 from metastable.engines.attend import attend, journal, view_of
-from metastable.engines.costs import exact_seconds, spectral_seconds
+from metastable.engines.costs import callback_seconds, exact_seconds, spectral_seconds
 from metastable.engines.interface import Saved, State, Stops
 from metastable.equation import attention
 from metastable.equation.dynamics import Dynamics, Mix
+from metastable.equation.geometry import project
 from metastable.equation.weights import Weights
 from metastable.solve.plan import Plan
 
@@ -36,6 +37,9 @@ class Exact:
 
     def cost(self, plan: Plan) -> float:
         return exact_seconds(plan)
+
+    def least(self, plan: Plan) -> float:
+        return callback_seconds(plan)
 
     def pace(self, plan: Plan) -> float:
         return plan.t / 64
@@ -141,7 +145,7 @@ def _mix(summation: str, tol: float, tangent: bool, dyn: Dynamics, now: Weights,
     A = _score_map(now)  # (h, d, d), or None for the identity
     # On the sphere the part along x_i is projected out: that along the query, unless Q^T K or V turn it away.
     straight = A is None and now.V is None and now.O is None
-    radial = not (tangent and dyn.geometry.fixed_norm and dyn.block is None and straight)
+    radial = not (tangent and dyn.geometry.tangent is project and dyn.block is None and straight)
 
     def gathered(y: Any, beta: Any, *maps: Any) -> np.ndarray:
         return _gather_own(np.asarray(y), np.asarray(beta), maps, dyn, summation, tol, radial)

@@ -38,6 +38,9 @@ class Lanes:
     def cost(self, plan: Plan) -> float:
         return lanes_seconds(plan)
 
+    def least(self, plan: Plan) -> float:
+        return 0.0
+
     def pace(self, plan: Plan) -> float:
         return plan.t / 64
 

@@ -1,4 +1,4 @@
-"""What a family file hands over: one layer's weights as plain arrays, in the convention of ``Weights``."""
+"""What a family file provides: one layer's weights as plain arrays, in the convention of ``Weights``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
