@@ -107,7 +107,7 @@ def _complain(error: BaseException) -> int:
         code, text = 2, str(error)
     elif isinstance(
         error, BrokenPipeError
-    ):  # the reader of our output is gone: Python must not complain about it either
+    ):  # the reader is gone: Python must not complain about it either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):

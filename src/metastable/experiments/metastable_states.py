@@ -233,8 +233,8 @@ EXPERIMENT = Experiment(
     quick={"instances": 12, "n": 32, "later": 30.0, "pair_n": 16, "pair_t": 30.0},
     full={"instances": 2000},
     films=films,
-    text="The same tokens as in Fig. 3 at beta = 9: causal attention, V = I. Clusters persist at t = 15 and most of them "
-    "longer, but not for ever. How long two clusters last is known exactly for full attention; prepared pairs with "
-    "random sizes, angles and beta are run until they merge and compared with that quadrature, which grows like "
+    text="The same tokens as in Fig. 3 at beta = 9: causal attention, V = I. Clusters persist at t = 15 and most of "
+    "them longer, but not for ever. How long two clusters last is known exactly for full attention; prepared pairs "
+    "with random sizes, angles and beta are run until they merge and compared with that quadrature, which grows like "
     "e^{beta (1 - cos phi)}.",
 )

@@ -29,7 +29,7 @@ _DRAWN_TOKENS = 48  # of a random text, for a model that came without a tokenize
 
 @cache
 def _loaded(name: str) -> Any:
-    """A model, or the sentence that says why there is none; tried once per process, since a missing index takes a while."""
+    """A model, or the sentence that says why there is none; tried once per process: a missing index takes a while."""
     try:
         reach(name)
         return load(name)

@@ -182,7 +182,8 @@ def _sink(name: str, data: Data) -> list[Verdict]:
 
     Per text: its attention mass averaged over all heads and layers, over the baseline of attention spread evenly over
     the tokens that the mask leaves visible (for a causal mask well above 1/n). No head is picked out, so none can be
-    picked for its value in this sample. The factor two keeps small excesses, which any uneven attention gives half of all tokens, out.
+    picked for its value in this sample. The factor two leaves out small excesses, which any uneven attention gives half
+    of all tokens.
     """
     if f"{name}/{model_access.SKIPPED}" in data:
         parts = {model_access.SKIPPED: data[f"{name}/{model_access.SKIPPED}"]}

@@ -101,7 +101,7 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
     """A claim that at least one head does it: fails only when every head was decided and none does."""
     good, open_, total = sum(o is True for o in outcomes), sum(o is None for o in outcomes), len(outcomes)
     status: Status = "holds" if good else ("undecided" if open_ or not total else "fails")
-    text_of_counts = f"{good} of {total} heads{f', {open_} undecided' if open_ else ''}; {notes}"
+    summary = f"{good} of {total} heads{f', {open_} undecided' if open_ else ''}; {notes}"
     return Verdict(
         claim,
         SOURCE,
@@ -112,7 +112,7 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
         total,
         good / total if total else float("nan"),
         exact_interval(good, total),
-        notes=text_of_counts,
+        notes=summary,
     )
 
 

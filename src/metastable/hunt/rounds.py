@@ -30,7 +30,8 @@ class Round:
     """What a round left.
 
     ``kind`` (B,) numbers `KINDS`, ``outcome`` (B,) numbers OUTCOMES, ``settling`` (B,) are estimated settling times,
-    ``origin`` (B,); ``stored`` are the instances to store, with what was found about each; ``elite`` enters the next round.
+    ``origin`` (B,); ``stored`` are the instances to store, with what was found about each; ``elite`` enters the next
+    round.
     """
 
     kind: np.ndarray

@@ -213,8 +213,8 @@ def trajectory(
 
     State l is ``hidden_states[l]`` of the library, and ``attention(l)`` is the map that acts on it, that of layer
     l + 1. A model that shares its weights comes as ``dynamics``, which computes the maps when they are requested; of
-    other models the maps are stored (unless ``maps`` is False), and the last state shows the last map again. The text is
-    cut to ``longest`` tokens, or to the model's own limit if that is lower.
+    other models the maps are stored (unless ``maps`` is False), and the last state shows the last map again. The text
+    is cut to ``longest`` tokens, or to the model's own limit if that is lower.
 
     Examples
     --------

@@ -8,8 +8,8 @@
 | 3 | the residual stream with the model's norms | as the model has them |
 | 4 | the MLP: the exact network | as the model has them |
 
-On the unit sphere a token represents one whose length is what the model's norm makes it, r. So beta is the model's score scale
-times r^2, and biases are divided by r; the mask is the model's own on every rung.
+On the unit sphere a token represents one whose length is what the model's norm makes it, r. So beta is the model's
+score scale times r^2, and biases are divided by r; the mask is the model's own on every rung.
 """
 
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ class Stage:
         self.lines = LineCollection([], linewidths=1.0, zorder=3, capstyle="round", animated=True)
         self.panel.add_collection(self.lines, autolim=False)
         edge = 0.1 if scene.motion.clock == "t" else 0.15
-        figure.text(edge, 0.94, scene.motion.clock_words, fontsize=11, va="baseline", ha="right")
+        figure.text(edge, 0.94, scene.motion.clock_label, fontsize=11, va="baseline", ha="right")
         clock = figure.text(edge + 0.012, 0.94, "0(y", fontsize=11, va="baseline", animated=True)
         self.canvas.draw()
         self._background = self.canvas.copy_from_bbox(figure.bbox)

@@ -125,7 +125,7 @@ def _summary(records: Mapping[str, Record], failures: Mapping[str, str]) -> str:
     return f"""<h1>Clustering in transformers, measured</h1>
 <p>Tokens that move under self-attention are an interacting particle system, and two papers say where they end up:
 <i>Clustering in Transformers</i> (the first paper) and <i>The emergence of clusters in self-attention dynamics</i>
-(the second). Here each of their claims is tested on random instances, against a criterion that was fixed before measuring.
+(the second). Here each of their claims is tested on random instances, against a criterion fixed before measuring.
 A claim <span class="status holds">holds</span> or <span class="status fails">fails</span> only if the whole 95%
 interval is on one side of its criterion; otherwise it is <span class="status undecided">undecided</span> at this
 horizon.</p>

@@ -159,6 +159,6 @@ def _check_range(n: int, gamma0: float, gamma: float) -> None:
         raise InputError(f"Equal angles need n >= 2 tokens, not {n!r}.")
     if not -1.0 / (n - 1) < gamma0 <= gamma <= 1.0 or gamma0 == 1.0:
         raise InputError(
-            f"The inner product rises from gamma0 > {-1.0 / (n - 1):.6g} towards 1, but it was asked to go "
-            f"from {gamma0!r} to {gamma!r}."
+            f"The inner product rises from gamma0 > {-1.0 / (n - 1):.6g} towards 1, but gamma0 = "
+            f"{gamma0!r} and gamma = {gamma!r} were given."
         )

@@ -47,7 +47,7 @@ def two_cluster_log_time(
     """
     if not 0.0 < phi1 <= phi0 < np.pi:
         raise InputError(
-            f"The angle closes from phi0 < pi to phi1 > 0, but the values given are phi0 = {phi0!r} and phi1 = {phi1!r}."
+            f"The angle closes from phi0 < pi to phi1 > 0, but phi0 = {phi0!r} and phi1 = {phi1!r} were given."
         )
     if phi0 == phi1:
         return -np.inf

@@ -184,7 +184,7 @@ def judge_share(
     outcomes : sequence of True, False or None
         One per instance: the claim was seen to hold, seen to break, or could not be decided at the horizon.
     required : float
-        The share that the claim requires. 1 means "for every instance": one counterexample makes it fail, and it holds when
+        The share the claim requires. 1 means "for every instance": one counterexample makes it fail, and it holds when
         there is none among the eligible and at least ``decided`` of them were decided. Below 1 it holds when the lower
         end of the 95% Clopper-Pearson interval reaches ``required`` even if every undecided instance were a failure,
         and fails when the upper end stays below even if every one were a success.
