@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tableaus import TABLEAUS, hermite, intervals, step
+from tests.engines.tableaus import TABLEAUS, hermite, intervals, step
 
 from metastable.engines.chart import kernel_runs
 from metastable.engines.chart.kernels import refer_every

@@ -5,7 +5,8 @@ import pytest
 
 import metastable as ms
 from metastable.errors import InputError
-from metastable.solve.simulate import prepare, run_pieces
+from metastable.solve.driver import drive
+from metastable.solve.plan import make_plan
 
 
 def value_map(kind, d, seed=0):
@@ -29,12 +30,12 @@ def tokens(n, d, seed=1, runs=()):
 
 
 def both(dyn, z, **asked):
-    return [ms.simulate(dyn, z, summation=how, **asked) for how in ("exact", "dense")]
+    return [ms.simulate(dyn, z, engine=how, **asked) for how in ("chart-kernels", "chart")]
 
 
 def assert_same(exact, dense, rtol=1e-11):
-    assert exact.provenance["summation"] == "exact"
-    assert dense.provenance["summation"] == "dense"
+    assert exact.provenance["engine"] == "chart-kernels"
+    assert dense.provenance["engine"] == "chart"
     assert exact.status == dense.status
     assert exact.valid_until == dense.valid_until
     np.testing.assert_allclose(exact.x, dense.x, rtol=0, atol=rtol * np.abs(dense.x).max())
@@ -95,7 +96,7 @@ def test_a_run_in_an_ensemble_is_the_same_run_alone_to_the_last_bit():
     together = ms.simulate(members, z, **asked)
     for member, start, run in zip(members, z, together):
         alone = ms.simulate(member, start, **asked)
-        assert run.provenance["summation"] == alone.provenance["summation"] == "exact"
+        assert run.provenance["engine"] == alone.provenance["engine"] == "chart-kernels"
         assert np.array_equal(run.x, alone.x)
         assert run.valid_until == alone.valid_until
         assert np.array_equal(run.coordinates()[0], alone.coordinates()[0])
@@ -105,13 +106,13 @@ def test_a_run_in_an_ensemble_is_the_same_run_alone_to_the_last_bit():
 
 
 def test_taken_up_again_it_gives_the_same_digits():
-    plan, z = prepare(dynamics("complex", 3), tokens(18, 3), t=6.0, save=61)
-    pieces = list(run_pieces(plan, z))
+    plan, z = make_plan(dynamics("complex", 3), tokens(18, 3), t=6.0, save=61)
+    pieces = list(drive(plan, z))
     assert len(pieces) > 5
-    rest = list(run_pieces(plan, z, state=pieces[3].state))
+    rest = list(drive(plan, z, checkpoint=pieces[3].state))
     for one, again in zip(pieces[4:], rest, strict=True):
         assert np.array_equal(one.x, again.x)
-        assert np.array_equal(one.parted, again.parted)
+        assert np.array_equal(one.apart, again.apart)
 
 
 def test_both_ways_notice_that_rounding_decides():
@@ -123,24 +124,24 @@ def test_both_ways_notice_that_rounding_decides():
     assert exact.valid_until < 6.0
 
 
-def test_what_kernels_cannot_take_stays_dense_or_is_refused():
+def test_what_kernels_cannot_take_goes_to_jax_or_is_refused():
     z = tokens(6, 2)
     for dyn, asked in [
         (ms.Dynamics(geometry="rescaled", normalise="hardmax"), {}),
-        (ms.Dynamics(geometry="rescaled", mask="window(2)"), {}),
+        (ms.Dynamics(geometry="rescaled", mask=lambda i, j: j <= i), {}),
         (ms.Dynamics(geometry="rescaled"), {"method": "tsit5"}),
         (ms.Dynamics(geometry="rescaled"), {"dtype": "float32"}),
         (ms.Dynamics(ms.Weights(V=[[1.0, 1.0], [0.0, 1.0]]), geometry="rescaled"), {}),
     ]:
-        assert ms.simulate(dyn, z, t=0.5, save=2, **asked).provenance["summation"] == "dense"
+        assert ms.simulate(dyn, z, t=0.5, save=2, **asked).provenance["engine"] == "chart"
         with pytest.raises(InputError, match="because"):
-            ms.simulate(dyn, z, t=0.5, save=2, summation="exact", **asked)
+            ms.simulate(dyn, z, t=0.5, save=2, engine="chart-kernels", **asked)
 
 
 def test_a_member_without_eigenvectors_runs_too_and_says_how():
     members = [dynamics("symmetric", 2), ms.Dynamics(ms.Weights(V=[[1.0, 1.0], [0.0, 1.0]]), geometry="rescaled")]
     runs = ms.simulate(members, tokens(6, 2, runs=(2,)), t=1.0, save=2)
-    assert [run.provenance["summation"] for run in runs] == ["exact", "dense"]
+    assert [run.provenance["engine"] for run in runs] == ["chart", "chart"]
 
 
 def test_divergence_is_told():

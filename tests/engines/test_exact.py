@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from named_masks import exact, reach
+from tests.engines.named_masks import exact, reach
 
-from conftest import cloud, dense
+from tests.engines.conftest import cloud, dense
 from metastable.engines import calibrate
 from metastable.engines.exact import passes
 from metastable.engines.exact.sums import exact as summed

@@ -7,7 +7,9 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".vexp", ".threads", ".exact", ".ranks", ".spectral", ".front", ".fields", ".coalesce", ".leap"]
+    "name",
+    ["", ".simd.exponential", ".simd.threads", ".exact.sums", ".exact.engine", ".spectral.ranks"]
+    + [".spectral.expansion", ".attend"],
 )
 def test_examples(name):
     module = import_module(f"metastable.engines{name}")

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from conftest import cloud, dense
+from tests.engines.conftest import cloud, dense
 from metastable.backend import jax
-from metastable.engines import attend, journal, unsupported, velocity_field
+from metastable.engines import ENGINES, attend, journal, velocity_field
 from metastable.engines.simd import threads as pool
 from metastable.errors import InputError
+from metastable.solve.plan import make_plan
 
 
 def test_auto_is_exact_for_few_tokens_and_linear_for_many():
@@ -114,7 +115,7 @@ PARTS = {
     },
     "euclidean": {"weights": ms.Weights(V=HEADS[0]), "geometry": "euclidean"},
     "rescaled": {"weights": ms.Weights(V=np.eye(3)), "geometry": "rescaled"},
-    "rotary": {"weights": ms.Weights(Q=np.ones((4, 3)), K=np.eye(4, 3)), "position": ms.scores.rotary(4)},
+    "rotary": {"weights": ms.Weights(Q=np.ones((4, 3)), K=np.eye(4, 3)), "position": ms.positions.rotary(4)},
     "negative": {"beta": -3.0},
     "mlp": {"block": ms.Block(mlp=ms.blocks.MLP(np.ones((4, 3)), np.ones((3, 4)))), "mask": "causal"},
 }
@@ -125,9 +126,9 @@ def test_velocity_field_is_the_velocity_of_the_dynamics(name):
     dyn, x = ms.Dynamics(**PARTS[name]), ms.initial.sphere(60, 3, seed=1)
     true = np.asarray(dyn.velocity(0.3, x))
     for summation in ("exact", "spectral", "auto"):
-        if unsupported(dyn, summation):
-            with pytest.raises(InputError, match="because"):
-                velocity_field(dyn, summation)
+        if name == "sinkhorn":
+            with pytest.raises(InputError, match="no streaming sum"):
+                velocity_field(dyn, summation)(0.3, x)
             continue
         field = velocity_field(dyn, summation)
         got = np.asarray(jax.jit(field)(0.3, x) if summation == "exact" else field(0.3, x))
@@ -160,22 +161,27 @@ def test_journal_tells_how_sums_were_made():
     assert not notes.calls
 
 
+def refusal(dyn, engine="exact", d=3):
+    plan, _ = make_plan(dyn, ms.initial.sphere(5, d))
+    return next(e for e in ENGINES if e.name == engine).supports(plan)
+
+
 def test_dynamics_the_kernels_cannot_serve_say_why():
     for parts, word in (
         ({"score": "distance"}, "score"),
-        ({"position": ms.scores.alibi(5)}, "position"),
+        ({"position": ms.positions.alibi()}, "position"),
         ({"mask": lambda i, j: j <= i}, "mask"),
     ):
-        assert word in unsupported(ms.Dynamics(**parts))
+        assert word in refusal(ms.Dynamics(**parts))
 
     def causal(i, j):
         return j >= i
 
-    assert "mask" in unsupported(ms.Dynamics(mask=causal))  # a name alone proves nothing
-    assert unsupported(ms.Dynamics(mask=ms.masks.causal)) is None
-    assert unsupported(ms.Dynamics(mask=ms.masks.window(4))) is None
-    assert "rotation" in unsupported(ms.Dynamics(ms.Weights(Q=np.diag([1.0, 2.0, 3.0]))), "spectral")
-    assert "dimension" in unsupported(ms.Dynamics(ms.Weights(V=np.eye(4))), "spectral")
+    assert "mask" in refusal(ms.Dynamics(mask=causal))  # a name alone proves nothing
+    assert refusal(ms.Dynamics(mask=ms.masks.CAUSAL)) is None
+    assert refusal(ms.Dynamics(mask=ms.masks.window(4))) is None
+    assert "rotation" in refusal(ms.Dynamics(ms.Weights(Q=np.diag([1.0, 2.0, 3.0]))), "spectral")
+    assert "dimension" in refusal(ms.Dynamics(ms.Weights(V=np.eye(4))), "spectral", d=4)
 
 
 @pytest.mark.parametrize("summation", ["exact", "spectral"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tableaus import TABLEAUS, hermite, intervals, step
+from tests.engines.tableaus import TABLEAUS, hermite, intervals, step
 
 from metastable.engines.lanes.batch import Scheme, advance
 

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from metastable.solve.summation import against_lanes
 
 import metastable as ms
 from metastable.errors import InputError
-from metastable.solve.simulate import prepare, run_pieces
+from metastable.engines.lanes.engine import Lanes
+from metastable.solve import observe as observing
+from metastable.solve.driver import drive, engine_of
+from metastable.solve.plan import make_plan
 
 RUNS = 11  # a whole group of eight and part of another
 
@@ -29,8 +31,8 @@ def test_as_dense(geometry, mask, n, d, heads, method):
     betas = np.linspace(0.5, 3.0, RUNS)
     dyn = ms.Dynamics(weights(heads, d), beta=betas, mask=mask, geometry=geometry)
     asked = {"t": 1.0, "dt": 0.05, "method": method, "save": 14}  # most saves lie inside a step
-    lanes, dense = (ms.simulate(dyn, tokens(n, d, geometry), summation=how, **asked) for how in ("lanes", "dense"))
-    assert lanes.provenance["summation"] == "lanes"
+    lanes, dense = (ms.simulate(dyn, tokens(n, d, geometry), engine=how, **asked) for how in ("lanes", "dense"))
+    assert lanes.provenance["engine"] == "lanes"
     np.testing.assert_allclose(lanes.x, dense.x, rtol=1e-11, atol=1e-12)
 
 
@@ -39,7 +41,7 @@ def test_layers_as_dense(geometry):
     dyn = ms.Dynamics(weights(1, 3), beta=2.0, geometry=geometry)
     x = tokens(6, 3, geometry)
     lanes, dense = (
-        ms.simulate(dyn, x, t=2.0, dt=0.2, method="layers", save=6, summation=how) for how in ("lanes", "dense")
+        ms.simulate(dyn, x, t=2.0, dt=0.2, method="layers", save=6, engine=how) for how in ("lanes", "dense")
     )
     np.testing.assert_allclose(lanes.x, dense.x, rtol=1e-12, atol=1e-13)
 
@@ -48,14 +50,14 @@ def test_layers_as_dense(geometry):
 def test_smallest_systems(n, d):
     x = np.random.default_rng(2).normal(size=(9, n, d))
     dyn = ms.Dynamics(beta=2.0, geometry="euclidean")
-    lanes, dense = (ms.simulate(dyn, x, t=0.5, save=3, summation=how) for how in ("lanes", "dense"))
+    lanes, dense = (ms.simulate(dyn, x, t=0.5, save=3, engine=how) for how in ("lanes", "dense"))
     np.testing.assert_allclose(lanes.x, dense.x, rtol=1e-12)
 
 
 def test_two_axes_of_runs():
     dyn = ms.Dynamics(beta=np.array([[1.0], [4.0]]))
     x = ms.initial.sphere(5, 3, runs=6).reshape(2, 3, 5, 3)
-    lanes, dense = (ms.simulate(dyn, x, t=1.0, save=4, summation=how) for how in ("lanes", "dense"))
+    lanes, dense = (ms.simulate(dyn, x, t=1.0, save=4, engine=how) for how in ("lanes", "dense"))
     assert lanes.x.shape == (4, 2, 3, 5, 3)
     np.testing.assert_allclose(lanes.x, dense.x, atol=1e-13)
 
@@ -63,15 +65,15 @@ def test_two_axes_of_runs():
 def test_own_weights_for_every_run():
     members = [ms.Dynamics(weights(1, 3, seed), beta=0.2 * seed, mask="causal") for seed in range(RUNS)]
     x = tokens(6, 3, "sphere")
-    lanes, dense = (ms.simulate(members, x, t=2.0, save=5, summation=how) for how in ("lanes", "dense"))
+    lanes, dense = (ms.simulate(members, x, t=2.0, save=5, engine=how) for how in ("lanes", "dense"))
     for a, b in zip(lanes, dense):
         np.testing.assert_allclose(a.x, b.x, atol=1e-11)
 
 
 def test_taken_up_again_it_is_the_same_run():
-    plan, x = prepare(ms.Dynamics(beta=2.0), tokens(6, 3, "sphere"), t=3.0, dt=0.1, save=58, summation="lanes")
-    whole = list(run_pieces(plan, x))
-    rest = list(run_pieces(plan, x, state=whole[4].state))
+    plan, x = make_plan(ms.Dynamics(beta=2.0), tokens(6, 3, "sphere"), t=3.0, dt=0.1, save=58, engine="lanes")
+    whole = list(drive(plan, x))
+    rest = list(drive(plan, x, checkpoint=whole[4].state))
     assert len(whole) > 10
     assert [p.first for p in rest] == [p.first for p in whole[5:]]
     for a, b in zip(rest, whole[5:]):
@@ -81,24 +83,24 @@ def test_taken_up_again_it_is_the_same_run():
 def test_a_run_does_not_depend_on_its_neighbours():
     x = tokens(6, 3, "sphere")
     dyn = ms.Dynamics(beta=3.0)
-    together = ms.simulate(dyn, x, t=2.0, save=3, summation="lanes").x
-    few = ms.simulate(dyn, x[3:5], t=2.0, save=3, summation="lanes").x
+    together = ms.simulate(dyn, x, t=2.0, save=3, engine="lanes").x
+    few = ms.simulate(dyn, x[3:5], t=2.0, save=3, engine="lanes").x
     assert np.array_equal(together[:, 3:5], few)
 
 
 @pytest.mark.parametrize("runs", [(8,), ()])
 def test_scores_beyond_floats_are_not_passed_over(runs):
     dyn = ms.Dynamics(ms.Weights(V=40.0 * np.eye(2)), geometry="euclidean")
-    run = ms.simulate(dyn, 1e100 * np.ones((*runs, 3, 2)), t=50.0, dt=1.0, save=51, summation="lanes")
+    run = ms.simulate(dyn, 1e100 * np.ones((*runs, 3, 2)), t=50.0, dt=1.0, save=51, engine="lanes")
     assert run.status == "diverged"
 
 
 def test_auto_takes_lanes_only_where_they_pay():
     x = ms.initial.sphere(32, 3, runs=64)
-    small = prepare(ms.Dynamics(), x[:4], t=1.0)[0]
-    large = prepare(ms.Dynamics(), x, t=100.0)[0]
-    assert (small.summation, large.summation) == ("dense", "lanes")
-    assert prepare(ms.Dynamics(normalise="hardmax"), x, t=100.0)[0].summation == "dense"
+    small = make_plan(ms.Dynamics(), x[:4], t=1.0)[0]
+    large = make_plan(ms.Dynamics(), x, t=100.0)[0]
+    assert (engine_of(small), engine_of(large)) == ("dense", "lanes")
+    assert engine_of(make_plan(ms.Dynamics(normalise="hardmax"), x, t=100.0)[0]) != "lanes"
 
 
 @pytest.mark.parametrize(
@@ -107,14 +109,13 @@ def test_auto_takes_lanes_only_where_they_pay():
         (ms.Dynamics(), {"method": "tsit5"}),
         (ms.Dynamics(), {"dtype": "float32"}),
         (ms.Dynamics(normalise="sinkhorn"), {}),
-        (ms.Dynamics(mask="window(2)"), {}),
+        (ms.Dynamics(mask=lambda i, j: j <= i), {}),
         (ms.Dynamics(noise=0.1), {"method": "euler"}),
     ],
 )
 def test_refusals_are_one_sentence(dyn, asked):
     with pytest.raises(InputError, match="because"):
-        ms.simulate(dyn, ms.initial.sphere(4, 3, runs=2), summation="lanes", **asked)
-    assert against_lanes(dyn, asked.get("method", "rk4"), asked.get("dtype", "float64"))
+        ms.simulate(dyn, ms.initial.sphere(4, 3, runs=2), engine="lanes", **asked)
 
 
 @pytest.mark.parametrize("geometry", ["sphere", "euclidean"])
@@ -127,38 +128,38 @@ def test_one_run_with_its_tokens_in_lanes(geometry, mask, n, d, heads, method):
     dyn = ms.Dynamics(weights(heads, d), beta=1.5, mask=mask, geometry=geometry)
     x, save = tokens(n, d, geometry), 5 if method == "layers" else 8  # times between steps where there are any
     asked = {"t": 1.0, "dt": 0.25 if method == "layers" else 0.1, "method": method, "save": save}
-    among = ms.simulate(dyn, x, summation="lanes", **asked).x
-    alone, dense = (ms.simulate(dyn, x[4], summation=how, **asked).x for how in ("lanes", "dense"))
+    among = ms.simulate(dyn, x, engine="lanes", **asked).x
+    alone, dense = (ms.simulate(dyn, x[4], engine=how, **asked).x for how in ("lanes", "dense"))
     assert np.array_equal(alone, among[:, 4])
     np.testing.assert_allclose(alone, dense, rtol=1e-12, atol=1e-13 * np.abs(dense).max())
 
 
 def test_few_runs_go_one_by_one_and_keep_their_digits():
     x = ms.initial.sphere(20, 3, runs=RUNS)
-    few, all_ = (ms.simulate(ms.Dynamics(beta=3.0), some, t=1.0, summation="lanes").x for some in (x[:3], x))
+    few, all_ = (ms.simulate(ms.Dynamics(beta=3.0), some, t=1.0, engine="lanes").x for some in (x[:3], x))
     assert np.array_equal(few, all_[:, :3])
 
 
 def test_later_tokens_do_not_reach_earlier_ones_alone():
     x = ms.initial.sphere(21, 3)
     other = np.concatenate([x[:11], -x[11:]])
-    one, two = (ms.simulate(ms.Dynamics(beta=4.0, mask="causal"), a, t=2.0, summation="lanes").x for a in (x, other))
+    one, two = (ms.simulate(ms.Dynamics(beta=4.0, mask="causal"), a, t=2.0, engine="lanes").x for a in (x, other))
     assert np.array_equal(one[:, :11], two[:, :11])
     assert not np.allclose(one[-1, 11:], two[-1, 11:])
 
 
 def test_one_run_alone_can_be_taken_up_again():
-    plan, x = prepare(ms.Dynamics(beta=2.0), ms.initial.sphere(13, 3), t=3.0, dt=0.1, save=58, summation="lanes")
-    whole = list(run_pieces(plan, x))
-    rest = list(run_pieces(plan, x, state=whole[2].state))
+    plan, x = make_plan(ms.Dynamics(beta=2.0), ms.initial.sphere(13, 3), t=3.0, dt=0.1, save=58, engine="lanes")
+    whole = list(drive(plan, x))
+    rest = list(drive(plan, x, checkpoint=whole[2].state))
     straight = np.concatenate([piece.x for piece in whole])
     assert np.array_equal(np.concatenate([piece.x for piece in whole[:3] + rest]), straight)
-    assert np.array_equal(straight, ms.simulate(plan.dynamics, x, t=3.0, save=58, summation="lanes").x)
+    assert np.array_equal(straight[:, 0], ms.simulate(plan.model, x[0], t=3.0, save=58, engine="lanes").x)
 
 
 def test_auto_takes_lanes_for_one_run_where_they_pay():
     def word(n=64, d=3, t=15.0, method="rk4", **parts):
-        return prepare(ms.Dynamics(**parts), ms.initial.sphere(n, d), t=t, method=method)[0].summation
+        return engine_of(make_plan(ms.Dynamics(**parts), ms.initial.sphere(n, d), t=t, method=method)[0])
 
     assert word() == word(mask="causal", t=30.0) == word(mask="causal", d=16, t=30.0) == "lanes"
     assert word(t=5.0) == word(d=8) == word(mask="causal") == "dense"  # quick, or many coordinates
@@ -179,8 +180,6 @@ def test_observables_of_many_runs():
 
 
 def test_chunks_do_not_change_what_is_observed(monkeypatch):
-    from metastable.observables import ensembles as observing
-
     x = ms.initial.sphere(8, 2, runs=20)
     whole = ms.observe_many(ms.Dynamics(beta=np.linspace(1, 5, 20)), x, "order", t=2.0, save=3)
     monkeypatch.setattr(observing, "_MOST_SAVED", 1)  # chunks of eight
@@ -210,11 +209,11 @@ def test_a_function_called_softmax_is_not_taken_for_ours():
         return 0.0 * scores
 
     dyn = ms.Dynamics(normalise=softmax)
-    assert against_lanes(dyn, "rk4", "float64")
+    assert Lanes().supports(make_plan(dyn, ms.initial.sphere(4, 3))[0]) is not None
     assert not np.asarray(dyn.pull(0.0, ms.initial.sphere(4, 3))).any()
 
 
 def test_noise_of_any_member_is_seen():
     members = [ms.Dynamics(), ms.Dynamics(noise=0.1)]
     with pytest.raises(InputError, match="noise"):
-        ms.simulate(members, ms.initial.sphere(4, 3, runs=2), t=0.5, method="euler", summation="lanes")
+        ms.simulate(members, ms.initial.sphere(4, 3, runs=2), t=0.5, method="euler", engine="lanes")

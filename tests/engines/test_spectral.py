@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from named_masks import exact
+from tests.engines.named_masks import exact
 
-from conftest import cloud, dense
+from tests.engines.conftest import cloud, dense
 from metastable.engines.spectral import ranks
 from metastable.engines.spectral.expansion import _full, spectral
 from metastable.engines.spectral.points import points

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.equation import blocks, masks, scores
+from metastable.equation import blocks, masks, positions, scores
 
 rng = np.random.default_rng(0)
 X = ms.initial.sphere(7, 4, seed=1)
@@ -138,13 +138,13 @@ def test_huge_scores_neither_overflow_nor_lose_the_row():
 
 
 def test_blocks_of_queries_change_nothing(monkeypatch):
-    from metastable.equation import dynamics
+    from metastable.equation import attention
 
     x = ms.initial.sphere(23, 3, seed=2, runs=2)
     for mask, name in (("causal", "softmax"), ("window(3)", "unnormalised"), ("full", "hardmax")):
         dyn = ms.Dynamics(ms.Weights(V=rng.standard_normal((2, 3, 3))), beta=3.0, mask=mask, normalise=name)
         whole = np.asarray(dyn.velocity(0.0, x))
-        monkeypatch.setattr(dynamics, "_MOST_ENTRIES", 23 * 4 * 5)
+        monkeypatch.setattr(attention, "_MOST_ENTRIES", 23 * 4 * 5)
         assert np.abs(np.asarray(dyn.velocity(0.0, x)) - whole).max() < 1e-14
         monkeypatch.undo()
 
@@ -173,12 +173,12 @@ def test_neighbours_of_attention():
 def test_positions():
     n, h = 7, 2
     table = rng.standard_normal((h, n, n))
-    dyn = ms.Dynamics(ms.Weights(V=np.stack([np.eye(4)] * h)), position=scores.Bias(table))
+    dyn = ms.Dynamics(ms.Weights(V=np.stack([np.eye(4)] * h)), position=positions.Bias(table))
     assert np.abs(dyn.attention(0.0, X) - softmax(X @ X.T + table)).max() < 1e-14
-    dyn = ms.Dynamics(ms.Weights(), position=scores.alibi(n), mask="causal")
+    dyn = ms.Dynamics(ms.Weights(), position=positions.alibi(), mask="causal")
     s = X @ X.T - 2.0**-8 * np.abs(np.arange(n)[:, None] - np.arange(n))
     assert np.abs(dyn.attention(0.0, X)[0] - softmax(np.where(np.tri(n, dtype=bool), s, -np.inf))).max() < 1e-14
-    P = np.asarray(ms.Dynamics(ms.Weights(), position=scores.rotary(4)).attention(0.0, X))[0]
+    P = np.asarray(ms.Dynamics(ms.Weights(), position=positions.rotary(4)).attention(0.0, X))[0]
     turned = np.zeros_like(X)
     for i in range(n):
         for c, f in enumerate((1.0, 1e4**-0.5)):
@@ -218,7 +218,7 @@ def test_functions_are_accepted_in_place_of_names():
     dyn = ms.Dynamics(ms.Weights(), mask=look_back, normalise=linear, geometry="euclidean")
     expected = (X @ X.T * (np.eye(7) + np.eye(7, k=-1))) @ X
     assert np.abs(dyn.velocity(0.0, X) - expected).max() < 1e-14
-    assert (dyn.mask_name, dyn.normalise_name) == ("look_back", "linear")
+    assert (dyn.mask.name, dyn.normalise.name) == ("look_back", "linear")
 
 
 def test_ensembles_equal_single_runs():
@@ -237,7 +237,7 @@ REFUSED = [
     (lambda: ms.Dynamics(ms.Weights(v_bias=[[1.0]]), geometry="rescaled"), "biases"),
     (lambda: ms.Dynamics(ms.Weights(), geometry="rescaled", score="distance"), "score"),
     (lambda: ms.Dynamics(ms.Weights(), geometry="rescaled", noise=0.1), "noise"),
-    (lambda: ms.Dynamics(ms.Weights(), geometry="rescaled", position=scores.rotary(2)), "rotary"),
+    (lambda: ms.Dynamics(ms.Weights(), geometry="rescaled", position=positions.rotary(2)), "rotary"),
     (lambda: ms.Dynamics(ms.Weights(), geometry="rescaled", block=ms.Block()), "block"),
     (lambda: ms.Dynamics(ms.Weights(), block=ms.Block(attention_norm=blocks.LayerNorm())), "norms"),
     (lambda: ms.Dynamics(ms.Weights(), beta=float("nan")), "beta"),
@@ -259,7 +259,7 @@ REFUSED = [
     (lambda: masks.window(-1), "window"),
     (lambda: blocks.MLP(np.ones((2, 2)), np.ones((2, 2)), activation="rellu"), "did you mean 'relu'"),
     (lambda: ms.Block(order="middle"), "order"),
-    (lambda: scores.rotary(3), "even"),
+    (lambda: positions.rotary(3), "even"),
 ]
 
 

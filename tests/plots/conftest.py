@@ -1,5 +1,5 @@
 import pytest
-from plot_runs import walk
+from tests.plots.plot_runs import walk
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 from PIL import Image
-from plot_runs import trajectory_like
+from tests.plots.plot_runs import trajectory_like
 
 from metastable.errors import InputError
 from metastable.plots import animate

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from plot_runs import trajectory_like, walk
+from tests.plots.plot_runs import trajectory_like, walk
 
 from metastable.errors import InputError
 from metastable.plots import hull_edges, identity_colours, save_figure, snapshots, trajectories

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plot_runs import trajectory_like
+from tests.plots.plot_runs import trajectory_like
 
 from metastable.plots.colours import token_colours
 from metastable.plots.frames import Scene, Stage, shoot

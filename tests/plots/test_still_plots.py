@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from plot_runs import attention
+from tests.plots.plot_runs import attention
 
 from metastable import plots
 from metastable.errors import InputError

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import metastable as ms
-from metastable.equation import blocks, scores
+from metastable.equation import blocks, positions
 
 
 @st.composite
@@ -32,7 +32,7 @@ def configurations(draw):
         "geometry": draw(st.sampled_from(["sphere", "euclidean", "rescaled"])),
         "score": draw(st.sampled_from(["dot", "dot", "distance", "bounded"])),
         "noise": draw(st.sampled_from([0.0, 0.0, 0.3])),
-        "position": draw(st.sampled_from([None, None, scores.alibi(n, heads)])),
+        "position": draw(st.sampled_from([None, None, positions.alibi(heads)])),
         "block": draw(st.sampled_from([None, None, ms.Block(mlp=blocks.MLP(np.ones((2, d)), np.ones((d, 2))))])),
     }
     method = draw(st.sampled_from(["euler", "rk4", "tsit5", "layers"]))

@@ -10,9 +10,9 @@ SLOW = pytest.param("rescaled", "tsit5", marks=pytest.mark.slow)
 
 @pytest.mark.parametrize(("geometry", "method"), [("sphere", "rk4"), ("sphere", "tsit5"), ("rescaled", "rk4"), SLOW])
 def test_members_equal_runs_alone(method, geometry, monkeypatch):
-    from metastable.solve import ensemble
+    from metastable.engines import dense
 
-    monkeypatch.setattr(ensemble, "_MOST_PAIRS", 2 * 36 * 2)  # chunks of two or four members
+    monkeypatch.setattr(dense, "_MOST_ENTRIES", 2 * 36)  # chunks of two or four members
     members = [
         ms.Dynamics(ms.Weights(V=ms.weights.perron(3, seed)), beta=0.5 + seed, geometry=geometry, mask="causal")
         for seed in range(5)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.solve import simulate as integrate
+from metastable.solve.driver import drive
+from metastable.solve.plan import make_plan
 
 X = ms.initial.sphere(8, 3, seed=0)
 DYN = ms.Dynamics(
@@ -86,14 +87,14 @@ def test_an_adaptive_run_that_cannot_go_on_returns_what_it_has():
 )
 def test_a_run_taken_up_again_gives_the_same_digits(method, geometry):
     dyn = ms.Dynamics(ms.Weights(), geometry=geometry)
-    plan, x = integrate.prepare(dyn, X, t=3.0, save=49, method=method)
-    parts = list(integrate.run_pieces(plan, x))
+    plan, x = make_plan(dyn, X, t=3.0, save=49, method=method)
+    parts = list(drive(plan, x))
     assert len(parts) > 3
     middle = len(parts) // 2
-    again = list(integrate.run_pieces(plan, x, state=parts[middle].state))
+    again = list(drive(plan, x, checkpoint=parts[middle].state))
     whole = np.concatenate([p.x for p in parts])
     assert np.array_equal(np.concatenate([p.x for p in parts[: middle + 1]] + [p.x for p in again]), whole)
-    assert np.array_equal(ms.simulate(dyn, X, t=3.0, save=49, method=method).x, whole)
+    assert np.array_equal(ms.simulate(dyn, X, t=3.0, save=49, method=method).x, whole[:, 0])
 
 
 def test_noise_is_seeded_and_spreads_at_the_right_rate():
@@ -178,10 +179,10 @@ def test_bad_input_gets_one_sentence(change, word):
 
 
 def test_parts_that_do_not_fit_the_tokens():
-    from metastable.equation import blocks, scores
+    from metastable.equation import blocks, positions
 
     wrong = [
-        ms.Dynamics(position=scores.Bias(np.zeros((5, 5)))),
+        ms.Dynamics(position=positions.Bias(np.zeros((5, 5)))),
         ms.Dynamics(beta=np.ones(4)),
         ms.Dynamics(geometry="euclidean", block=ms.Block(blocks.MLP(np.ones((2, 4)), np.ones((4, 2))))),
         ms.Dynamics(noise=0.1),

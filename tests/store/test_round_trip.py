@@ -13,7 +13,7 @@ from metastable import store as record
 from metastable.config import build, read
 from metastable.config.settings import Simulate, checked
 from metastable.errors import InputError
-from metastable.solve import simulate as integrate
+from metastable.solve.plan import make_plan
 from tests.store.runs import MORE_PARTS, RUNS, assert_same_parts, assert_same_run, made
 
 
@@ -116,7 +116,7 @@ def test_functions_are_said_not_to_be_saved(tmp_path: Path) -> None:
 
 def test_a_run_with_functions_is_not_taken_for_another(tmp_path: Path) -> None:
     dynamics = ms.Dynamics(mask=lambda i, j: i == j)
-    plan, x = integrate.prepare(dynamics, ms.initial.sphere(3, 2), t=1.0, save=3)
+    plan, x = make_plan(dynamics, ms.initial.sphere(3, 2), t=1.0, save=3)
     run = record.run(plan, x, tmp_path / "run")
     np.testing.assert_array_equal(record.load(tmp_path / "run").x, run.x)
     with pytest.raises(InputError, match="cannot be decided"):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from particle_flow import flow, rescaled_velocity
+from tests.theory.particle_flow import flow, rescaled_velocity
 
 from metastable.errors import InputError
 from metastable.theory import limits

@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from particle_flow import attention, flow, jacobian, sphere_velocity
+from tests.theory.particle_flow import attention, flow, jacobian, sphere_velocity
 
 from metastable.errors import InputError
 from metastable.theory import closed_forms as cf
