@@ -1,4 +1,4 @@
-"""Every example of docs/extending.md runs as printed, with few tokens and many, from Python, TOML and the command line."""
+"""Every example of docs/extending.md runs as printed, with few tokens and many: Python, TOML and the command line."""
 
 import re
 import shlex
