@@ -1,0 +1,222 @@
+"""Every row of every table x every engine that supports it x {one run, ensemble, list, resumed} against the dense engine.
+
+A new row of a table, and a new engine, is tested by being there. The dense engine itself, and the chart for the rescaled
+flow, are compared with `flow`, run by run. By default every row is tried in one of the four modes, all four over the rows;
+`-m slow` tries them all.
+"""
+
+import itertools
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+import metastable as ms
+from metastable.engines import ENGINES
+from metastable.equation.geometry import GEOMETRIES
+from metastable.equation.masks import MASKS
+from metastable.equation.normalise import NORMALISATIONS
+from metastable.equation.positions import POSITIONS, Bias, Relative
+from metastable.equation.scores import SCORES
+from metastable.solve.driver import drive
+from metastable.solve.methods import METHODS, Adaptive, Explicit, Layered, Tableau
+from metastable.solve.plan import make_plan
+from metastable.solve.simulate import collect
+
+N, D, RUNS = 7, 2, 3
+T, DT = 0.6, 0.1
+TOLERANCE = 1e-10
+RNG = np.random.default_rng(11)
+Q, K = np.eye(D) + 0.3 * RNG.normal(size=(2, D, D))
+VALUES = [np.array([[0.9, 0.2], [-0.1, 0.4]]) + 0.1 * k * np.diag([1.0, -1.0]) for k in range(RUNS)]
+BETAS = np.array([1.5, 0.7, 2.2])
+X = ms.initial.sphere(N, D, seed=4, runs=RUNS)
+
+
+def softmax(scores, visible):
+    return jax.nn.softmax(scores if visible is None else jnp.where(visible, scores, -jnp.inf), axis=-1)
+
+
+def strided(i, j):
+    return (i - j) % 3 == 0
+
+
+HEUN = Explicit("heun", order=2, tableau=Tableau(a=((), (1.0,)), b=(0.5, 0.5)))
+KUTTA = Explicit("kutta3", order=3, tableau=Tableau(a=((), (0.5,), (-1.0, 2.0)), b=(1 / 6, 2 / 3, 1 / 6)))
+SOME = np.tri(N, k=1, dtype=bool) & (np.random.default_rng(1).random((N, N)) < 0.7) | np.eye(N, dtype=bool)
+
+ROWS = {
+    "mask": {
+        **MASKS,
+        "window(2)": "window(2)",
+        "window(2, causal)": "window(2, causal)",
+        "strided": ms.Mask(strided, name="strided"),
+        "array": SOME,
+        "function": strided,
+    },
+    "normalise": {
+        **NORMALISATIONS,
+        "own": softmax,
+        "declared": ms.Normalisation(softmax, "declared", shift_invariant=True, stochastic=True, by_rows=True),
+    },
+    "score": {**SCORES, "own": lambda q, k, beta: -beta * jnp.abs(q[..., :, None, :] - k[..., None, :, :]).sum(axis=-1)},
+    "position": {
+        **dict.fromkeys(POSITIONS),
+        "bias": Bias(RNG.normal(size=(N, N))),
+        "relative": Relative(RNG.normal(size=2 * N - 1)),
+    },
+    "method": {**METHODS, "heun": HEUN, "kutta3": KUTTA},
+}
+MODES = ("one", "ensemble", "list", "resumed")
+
+
+def dynamics(part, row, geometry, run=0, beta=None):
+    """The dynamics of one case: everything usual but one part."""
+    given = {} if part == "method" else {part: row if part == "position" and ROWS[part][row] is None else ROWS[part][row]}
+    masked = {} if part in ("mask", "normalise") else {"mask": "causal"}
+    weights = ms.Weights(Q, K, VALUES[run])
+    return ms.Dynamics(weights, beta=BETAS[run] if beta is None else beta, geometry=geometry, **masked, **given)
+
+
+def has_meaning(part, row, geometry):
+    try:
+        dynamics(part, row, geometry)
+    except ms.InputError:
+        return False
+    return True
+
+
+def cases():
+    found = [(part, row, geometry) for part in ROWS for row in ROWS[part] for geometry in GEOMETRIES]
+    found = [case for case in found if has_meaning(*case)]
+    for k, (case, mode) in enumerate(itertools.product(found, MODES)):
+        usual = (k // len(MODES)) % len(MODES) == k % len(MODES)
+        yield pytest.param(*case, mode, marks=() if usual else pytest.mark.slow, id="-".join((*case, mode)))
+
+
+def settings(part, row):
+    method = ROWS["method"][row] if part == "method" else METHODS["rk4"]
+    save = np.array([0.0, 0.2, 0.6]) if method.discrete else np.array([0.0, 0.2, 0.25, 0.6])  # .25 lies inside a step
+    return {"t": T, "dt": DT, "method": method, "save": save, "rtol": 1e-9}
+
+
+def supporting(plan):
+    return [engine.name for engine in ENGINES if engine.supports(plan) is None]
+
+
+@lru_cache(maxsize=512)
+def reference(part, row, geometry, run, weights):
+    """One run by itself, with its own beta, by the engine that takes anything."""
+    engine = "chart" if GEOMETRIES[geometry].rescales else "dense"
+    dyn = dynamics(part, row, geometry, weights, BETAS[run])
+    return ms.simulate(dyn, X[run], engine=engine, **settings(part, row)).x
+
+
+def assert_close(got, want, tolerance=TOLERANCE):
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(1.0, np.abs(want).max()))
+
+
+@pytest.mark.parametrize(("part", "row", "geometry", "mode"), cases())
+def test_agrees_with_the_dense_engine(part, row, geometry, mode):
+    asked = settings(part, row)
+    if mode in ("one", "resumed"):
+        given, x, want = dynamics(part, row, geometry), X[0], reference(part, row, geometry, 0, 0)
+    elif mode == "ensemble":
+        given, x = dynamics(part, row, geometry, beta=BETAS[:, None]), X[:, None]
+        want = np.stack([reference(part, row, geometry, run, 0) for run in range(RUNS)], axis=1)[:, :, None]
+    else:
+        given, x = [dynamics(part, row, geometry, run) for run in range(RUNS)], X
+        want = np.stack([reference(part, row, geometry, run, run) for run in range(RUNS)], axis=1)
+    names = supporting(make_plan(given, x, **asked)[0])
+    assert ("chart" if GEOMETRIES[geometry].rescales else "dense") in names
+    for name in [*names, "auto"]:
+        if mode == "resumed":
+            got = resumed(given, x, name, asked)
+        else:
+            run = ms.simulate(given, x, engine=name, **asked)
+            got = np.stack([one.x for one in run], axis=1) if mode == "list" else run.x
+            made = run[0] if mode == "list" else run
+            assert made.provenance["engine"] in (names if name == "auto" else [name])
+            assert made.status == "done"
+        assert_close(got, want)
+
+
+def resumed(dyn, x, engine, asked):
+    """A run taken up again from each of its checkpoints, with the same digits as one left alone."""
+    plan, tokens = make_plan(dyn, x, engine=engine, **asked)
+    segments = list(drive(plan, tokens))
+    whole = collect(plan, segments)
+    assert len(segments) > 2
+    middle = len(segments) // 2
+    stored = {name: np.array(value) for name, value in segments[middle].state.items()}  # what a file would hold
+    again = list(drive(plan, tokens, checkpoint=stored))
+    run = collect(plan, segments[: middle + 1] + again)
+    assert np.array_equal(run.x, whole.x)
+    assert run.valid_until == whole.valid_until
+    return run.x
+
+
+# --- the references themselves ---------------------------------------------------------------------------------------
+
+
+def pure(part, row, geometry):
+    """The same run by `flow`; layers of the rescaled flow by those of the Euclidean one (ORACLES 21)."""
+    asked = settings(part, row)
+    space = GEOMETRIES[geometry]
+    kept = {name: asked[name] for name in ("method", "dt", "rtol")}
+    if not (space.rescales and asked["method"].discrete):
+        return np.asarray(ms.flow(dynamics(part, row, geometry), X[0], asked["save"], **kept))
+    x = np.asarray(ms.flow(dynamics(part, row, "euclidean"), X[0], asked["save"], **kept))
+    inverse = np.linalg.inv(np.eye(D) + DT * VALUES[0])
+    return np.stack([z @ np.linalg.matrix_power(inverse, round(t / DT)).T for t, z in zip(asked["save"], x)])
+
+
+def pure_cases():
+    found = [(part, row, geometry) for part in ROWS for row in ROWS[part] for geometry in GEOMETRIES]
+    for k, case in enumerate(case for case in found if has_meaning(*case)):
+        often = k % 3 == 0 or case[0] == "method"
+        yield pytest.param(*case, marks=() if often else pytest.mark.slow, id="-".join(case))
+
+
+@pytest.mark.parametrize(("part", "row", "geometry"), pure_cases())
+def test_the_reference_agrees_with_flow(part, row, geometry):
+    want = pure(part, row, geometry)
+    got = reference(part, row, geometry, 0, 0)
+    adaptive = isinstance(settings(part, row)["method"], Adaptive)  # segments cut steps, so only the tolerance is left
+    assert_close(got, want, 1e-7 if adaptive else TOLERANCE)
+
+
+@pytest.mark.parametrize("row", ROWS["normalise"])
+@pytest.mark.parametrize("method", ["rk4", "dopri8"])
+def test_rescaled_tokens_are_the_euclidean_ones_rescaled(row, method):
+    """ORACLES 16: z(t) = e^{-tV} x(t), whatever the normalisation, and the same attention."""
+    if method == "dopri8" and row == "hardmax":
+        pytest.skip("a discontinuous velocity has no order 8")
+    asked = {"t": 0.25, "dt": 0.005, "method": method, "save": [0.25], "rtol": 1e-12}
+    x = X[0] * 1.3
+    flat, rescaled = (ms.simulate(dynamics("normalise", row, g), x, **asked) for g in ("euclidean", "rescaled"))
+    back = scipy.linalg.expm(-0.25 * VALUES[0])
+    assert_close(rescaled.x[0], flat.x[0] @ back.T, 1e-10)
+    assert_close(rescaled.attention(-1), flat.attention(-1), 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in ROWS["mask"] if row != "array"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_many_tokens(row, geometry):
+    """Sizes at which kernels take other ways: several tiles, expansions."""
+    n = 700
+    dyn = ms.Dynamics(ms.Weights(V=np.diag([1.0, 0.5])), beta=3.0, geometry=geometry, mask=ROWS["mask"][row])
+    x = ms.initial.sphere(n, 2, seed=2)
+    names = supporting(make_plan(dyn, x, t=0.2)[0])
+    runs = [ms.simulate(dyn, x, t=0.2, save=2, engine=name).x for name in names]
+    for run in runs[1:]:
+        assert_close(run, runs[0])
+
+
+def test_every_method_kind_is_in_the_table():
+    assert {type(method) for method in METHODS.values()} == {Explicit, Layered, Adaptive}
