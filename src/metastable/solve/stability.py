@@ -142,7 +142,8 @@ class _Place:
         for _ in range(4):
             y = y - settle @ self.velocity(y)[0]
         v, noise = self.velocity(y)
-        c, rounding = left @ v, np.abs(left) @ noise + 1e-13 * np.linalg.norm(left, axis=1) * np.linalg.norm(v)
+        turned = 1e-13 + float(np.linalg.norm(y))  # left duals belong to y = 0: elsewhere they are off by so much
+        c, rounding = left @ v, np.abs(left) @ noise + turned * np.linalg.norm(left, axis=1) * np.linalg.norm(v)
         return np.where(np.abs(c) > rounding, c, 0.0)
 
 

@@ -39,13 +39,21 @@ def certified(plan: Plan, x: np.ndarray) -> tuple[Plan, np.ndarray]:
     for _ in range(copies):
         which.append(plan.which + len(dynamics))
         dynamics += [shaken_dynamics(dyn, plan.d, rng, eps) for dyn in plan.dynamics]
-        tokens.append(_shaken(x, rng, eps))
+        tokens.append(_shaken_tokens(plan, x, rng, eps))
     shakes = np.zeros(runs * (copies + 1))
     shakes[runs:] = _AGAIN * eps
     moved = np.concatenate(tokens)
     if plan.model.geometry.fixed_norm:
         moved[runs:] /= np.linalg.norm(moved[runs:], axis=-1, keepdims=True)
     return replace(plan, dynamics=tuple(dynamics), which=np.concatenate(which), shakes=shakes), moved
+
+
+def _shaken_tokens(plan: Plan, x: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:
+    """Tokens moved by some tens of roundings: of each coordinate where directions grow apart, else of their length."""
+    if plan.model.geometry.rescales:
+        return _shaken(x, rng, eps)
+    length = np.linalg.norm(x, axis=-1, keepdims=True)
+    return x + _ROUNDINGS * eps * length * rng.choice([-1.0, 1.0], size=x.shape)
 
 
 def _shaken(a: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:
