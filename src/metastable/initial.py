@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import betainc, betaincinv
 
 from metastable.equation.weights import from_file
 from metastable.errors import InputError
@@ -45,7 +46,6 @@ def _polar_angles(u: np.ndarray, d: int, angle: float) -> np.ndarray:
         return u * angle
     if d == 3:
         return np.asarray(np.arccos(1.0 - u * (1.0 - np.cos(angle))))
-    from scipy.special import betainc, betaincinv
 
     half = (d - 1) / 2.0  # mass below theta: (1/2) I_{sin^2 theta}(half, 1/2) up to pi/2, and its mirror beyond
 

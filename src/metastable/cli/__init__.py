@@ -105,9 +105,7 @@ def _complain(error: BaseException) -> int:
     code, text = 70, ""
     if isinstance(error, InputError):
         code, text = 2, str(error)
-    elif isinstance(
-        error, BrokenPipeError
-    ):  # the reader is gone: Python must not complain about it either
+    elif isinstance(error, BrokenPipeError):  # the reader is gone: Python must not complain about it either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):

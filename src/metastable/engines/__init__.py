@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 
 from metastable.engines.attend import SUMMATIONS, Attended, Journal, attend, journal
-from metastable.engines.chart.engine import JaxChart, KernelChart
+from metastable.engines.chart.chart_engines import JaxChart, KernelChart
 from metastable.engines.dense import Dense
-from metastable.engines.exact.engine import Exact, Spectral, velocity_field
+from metastable.engines.exact.host_engines import Exact, Spectral, velocity_field
 from metastable.engines.exact.sums import Sums, exact
 from metastable.engines.interface import Engine
-from metastable.engines.lanes.engine import Lanes
+from metastable.engines.lanes.lanes_engine import Lanes
 from metastable.engines.simd.exponential import vexp
 from metastable.engines.simd.vectors import SOURCES
 from metastable.engines.spectral.expansion import Expanded, spectral

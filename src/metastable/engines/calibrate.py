@@ -146,9 +146,10 @@ def _best(runs: Mapping[Key, Callable[[], object]], enough: float = 0.05) -> dic
     best, started = dict.fromkeys(runs, np.inf), time.perf_counter()
     while np.inf in best.values() or time.perf_counter() - started < enough * len(runs):
         for key, run in runs.items():
-            clock = time.perf_counter()
+            clock, worked = time.perf_counter(), time.process_time()
             run()
-            best[key] = min(best[key], time.perf_counter() - clock)
+            # on a busy machine the clock runs on while others work; the time that we worked does not
+            best[key] = min(best[key], time.perf_counter() - clock, max(time.process_time() - worked, 1e-7))
     return best
 
 

@@ -11,7 +11,7 @@
 | second paper, eq. (4) (rescaled tokens)                           | geometry="rescaled"; `engines/chart/state.py` |
 | second paper, eq. (3) and Remark 1 (discrete time)                | method="layers": `layer`                      |
 | second paper, Remark 4 (rescaled discrete time)                   | `engines/chart/steps.py`: `layers`            |
-| second paper, Definition 2 ("good triple")                        | `theory/hypotheses.py`: `good_triple`         |
+| second paper, Definition 1 ("good triple")                        | `theory/hypotheses.py`: `good_triple`         |
 | first paper, A.1 (transformer block)                              | block=Block(...), method="layers"             |
 """
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.spatial import ConvexHull, QhullError
 
 from metastable.experiments import claim_instances
 from metastable.experiments.base import Data, Experiment, Work
@@ -84,8 +85,6 @@ def boundary_distance(z: np.ndarray) -> np.ndarray:
     No form enters: it is a distance from *some* polytope, as in the theorem's statement. A hull flat to rounding is its
     own boundary; then how far points are from the flat bounds their distance.
     """
-    from scipy.spatial import ConvexHull, QhullError
-
     size = np.linalg.norm(z, axis=1)
     try:
         facets = ConvexHull(z).equations  # rows (normal, offset), normal . z + offset <= 0 inside

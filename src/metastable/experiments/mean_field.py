@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from scipy.stats import linregress
 
 from metastable.experiments.base import Data, Experiment, Work
 from metastable.plots import series
@@ -113,8 +114,6 @@ def _slope(params: Params, data: Data, index: int, ratio: bool = False) -> tuple
 
     sqrt(n) W1 has a limit law, so log W1 has, for large n, the same scatter at each n around a line of slope -1/2.
     """
-    from scipy.stats import linregress
-
     x = np.concatenate([np.full(len(data[f"W-{n}"]), np.log(n)) for n in params.sizes])
     y = np.concatenate([np.log(data[f"W-{n}"][:, index]) for n in params.sizes])
     if ratio:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import expm
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights, from_eigenvalues
@@ -93,8 +94,6 @@ def _nearest_to_first(x: np.ndarray) -> np.ndarray:
 
 def _off_path(x: np.ndarray, values: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Greatest distance (b,) of the first token from e^{tV} x_1(0), made a unit vector: its exact path."""
-    from scipy.linalg import expm
-
     V = from_eigenvalues([complex(v) for v in values])
     exact = np.stack([expm(t * V) @ x[:, 0, 0].T for t in times])  # (T, d, b)
     exact = (exact / np.linalg.norm(exact, axis=1, keepdims=True)).transpose(2, 0, 1)

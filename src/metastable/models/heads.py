@@ -10,6 +10,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 
 from metastable.equation import masks
 from metastable.models.agreement import adjusted_rand, silhouette
@@ -139,9 +141,6 @@ def correlation(moment: np.ndarray) -> np.ndarray:
 
 def cut(correlations: np.ndarray, k: int) -> np.ndarray:
     """k groups of heads by average linkage on 1 - correlation, numbered in the order of their first head."""
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-
     if k <= 1:
         return np.zeros(len(correlations), dtype=int)
     tree = linkage(squareform(_distance(correlations), checks=False), "average")

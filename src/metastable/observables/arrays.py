@@ -2,16 +2,49 @@
 
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from metastable.equation.dynamics import Dynamics
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+class Run(Protocol):
+    """What observables and plots read of a run: a `Trajectory`, or anything else with these members."""
+
+    @property
+    def t(self) -> np.ndarray:
+        """The saved times (T,)."""
+
+    @property
+    def x(self) -> np.ndarray:
+        """Tokens (T, ..., n, d)."""
+
+    @property
+    def dynamics(self) -> "Dynamics | None":
+        """What moved the tokens; None for tokens measured in a model."""
+
+    @property
+    def chart(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The coordinates of a rescaled run (see `Trajectory.coordinates`)."""
+
+    def moved_by(self, what: str) -> "Dynamics":
+        """The dynamics, or an InputError that says why there is no ``what`` without it."""
+
+    def attention(self, index: int = -1) -> np.ndarray:
+        """Attention (..., h, n, n) at a saved time."""
+
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens in V's own coordinates: (zeta, eigenvalues, left vectors)."""
+
 
 MOST_ENTRIES = 2**21  # pair entries held at once: 16 MB per float64 temporary
 
@@ -21,7 +54,7 @@ _FEW = 8  # coordinates up to which a maximum over them is taken one by one: Num
 MEASURES = {"sphere": "angle", "euclidean": "distance", "rescaled": "distance"}
 
 
-def tokens(x: Any) -> Floats:
+def tokens(x: ArrayLike) -> Floats:
     """``x`` as finite float64 tokens (..., n, d) with n, d >= 1, or a sentence that says what is wrong."""
     try:
         array = np.asarray(x, dtype=np.float64)
@@ -34,7 +67,7 @@ def tokens(x: Any) -> Floats:
     return array
 
 
-def attention(P: Any) -> Floats:
+def attention(P: ArrayLike) -> Floats:
     """``P`` as finite float64 attention matrices (..., n, n), or a sentence."""
     array = np.asarray(P, dtype=np.float64)
     if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.shape[-1] == 0:
@@ -55,7 +88,7 @@ def unit(x: Floats) -> Floats:
     return np.asarray(scaled / np.sqrt(np.einsum("...d,...d->...", scaled, scaled))[..., None])
 
 
-def not_negative(name: str, value: Any) -> float:
+def not_negative(name: str, value: float) -> float:
     """``value`` as a number >= 0 (inf is allowed), or a sentence."""
     number = float(value)
     if not number >= 0:

@@ -1,15 +1,14 @@
 """How simple an attention matrix is: its rank at a tolerance, its effective rank, its distance to 0 and 1."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables import arrays
 from metastable.observables.arrays import Floats, Ints
 
 
-def rank(P: Any, tolerance: float = 1e-3) -> Ints:
+def rank(P: ArrayLike, tolerance: float = 1e-3) -> Ints:
     """The number of singular values above ``tolerance`` times the largest, (...).
 
     Parameters
@@ -26,7 +25,7 @@ def rank(P: Any, tolerance: float = 1e-3) -> Ints:
     return np.asarray((s > arrays.not_negative("tolerance", tolerance) * s[..., :1]).sum(axis=-1))
 
 
-def effective_rank(P: Any) -> Floats:
+def effective_rank(P: ArrayLike) -> Floats:
     """exp of the entropy of the singular values divided by their sum, (...): from 1 to n, and no tolerance.
 
     >>> float(effective_rank(np.eye(3)).round(12))
@@ -40,7 +39,7 @@ def effective_rank(P: Any) -> Floats:
     return np.asarray(np.exp(-(p * np.log(np.where(p > 0, p, 1.0))).sum(axis=-1)))
 
 
-def boolean_distance(P: Any) -> Floats:
+def boolean_distance(P: ArrayLike) -> Floats:
     """How far the attention is from one token per row: the largest over the rows of 1 - max_j P_ij, (...).
 
     1 - max_j P_ij is the total variation distance from row i to the nearest row of one 1 and zeros. It is 0

@@ -5,18 +5,17 @@ links connects. So six tokens in a chain are one cluster, which a count by the r
 matrix gets wrong.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables import arrays, linkage
-from metastable.observables.arrays import Ints
+from metastable.observables.arrays import Floats, Ints
 
 TOLERANCE = 1e-2  # radians on the sphere, the tokens' own unit in R^d
 
 
-def cluster_labels(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:
+def cluster_labels(x: ArrayLike, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:
     """The cluster of every token, numbered 0, 1, ... in the order of each cluster's first token.
 
     Parameters
@@ -46,7 +45,7 @@ def cluster_labels(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere
     return flat.reshape(x.shape[:-1])
 
 
-def cluster_count(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:
+def cluster_count(x: ArrayLike, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:
     """The number of clusters, (...): see `cluster_labels`.
 
     >>> int(cluster_count([[0.0, 0.0], [0.9, 0.0], [1.8, 0.0]], tolerance=1.0, geometry="euclidean"))
@@ -58,7 +57,7 @@ def cluster_count(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere"
     return count_of(cluster_labels(x, tolerance, geometry))
 
 
-def _count_on_circle(x: Any, tolerance: float) -> Ints:
+def _count_on_circle(x: Floats, tolerance: float) -> Ints:
     """The number of gaps between neighbours on the circle, or 1: a sort instead of all pairs."""
     if not x.any(axis=-1).all():
         arrays.unit(x)  # says what is wrong with a token at 0
@@ -67,7 +66,7 @@ def _count_on_circle(x: Any, tolerance: float) -> Ints:
     return np.maximum((gaps > tolerance).sum(axis=-1), 1)
 
 
-def cluster_sizes(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:
+def cluster_sizes(x: ArrayLike, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:
     """The size of cluster 0, 1, ..., filled up with zeros to (..., n): see `cluster_labels`.
 
     >>> cluster_sizes([[0.0], [1.0], [1.001]], geometry="euclidean").tolist()
@@ -76,12 +75,12 @@ def cluster_sizes(x: Any, tolerance: float = TOLERANCE, geometry: str = "sphere"
     return sizes_of(cluster_labels(x, tolerance, geometry))
 
 
-def count_of(labels: Any) -> Ints:
+def count_of(labels: ArrayLike) -> Ints:
     """The number of clusters (...) behind canonical labels (..., n)."""
     return np.asarray(_labels(labels).max(axis=-1) + 1)
 
 
-def sizes_of(labels: Any) -> Ints:
+def sizes_of(labels: ArrayLike) -> Ints:
     """Cluster sizes (..., n), zero after the last cluster, behind canonical labels (..., n)."""
     labels = _labels(labels)
     n = labels.shape[-1]
@@ -90,7 +89,7 @@ def sizes_of(labels: Any) -> Ints:
     return np.bincount((flat + offset).ravel(), minlength=flat.size).reshape(labels.shape)
 
 
-def _labels(labels: Any) -> Ints:
+def _labels(labels: ArrayLike) -> Ints:
     array = np.asarray(labels)
     if array.ndim < 1 or array.shape[-1] == 0 or not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"Labels must be whole numbers (..., n) with n >= 1, not {array.dtype} {array.shape}.")

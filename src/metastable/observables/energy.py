@@ -4,9 +4,8 @@ With weights, <x_i, x_j> becomes <Q x_i, K x_j> = <x_i, A x_j> for the bilinear 
 summed. Everything is summed by blocks of rows, O(n * block) memory, around the largest exponent seen so far.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError, unknown
 from metastable.observables import arrays
@@ -15,7 +14,7 @@ from metastable.observables.arrays import Floats, blocks
 _LARGEST = float(np.log(np.finfo(np.float64).max))
 
 
-def interaction_energy(x: Any, beta: Any, form: Any = None) -> Floats:
+def interaction_energy(x: ArrayLike, beta: ArrayLike, form: ArrayLike | None = None) -> Floats:
     """Interaction energy of tokens, (...).
 
     It never decreases along full attention when V = Q^T K is symmetric (a gradient flow, sec. 3 of the first
@@ -42,7 +41,7 @@ def interaction_energy(x: Any, beta: Any, form: Any = None) -> Floats:
     return _times_exp(scale, shift).reshape(lead)
 
 
-def log_energy(x: Any, beta: Any, form: Any = None) -> Floats:
+def log_energy(x: ArrayLike, beta: ArrayLike, form: ArrayLike | None = None) -> Floats:
     """log |E|, (...), which stays finite where E overflows; E has the sign of beta.
 
     >>> float(log_energy([[1.0, 0.0]], beta=5000.0).round(3))
@@ -53,7 +52,7 @@ def log_energy(x: Any, beta: Any, form: Any = None) -> Floats:
     return np.asarray(shift + np.log(total / (2.0 * np.abs(b) * x.shape[-2] ** 2))).reshape(lead)
 
 
-def energy_maximum(beta: Any) -> Floats:
+def energy_maximum(beta: ArrayLike) -> Floats:
     """The largest energy on the sphere with A = I, e^beta / (2 beta), reached when all tokens agree.
 
     For negative beta too: E grows with every <x_i, x_j>, whatever the sign of beta.
@@ -63,7 +62,7 @@ def energy_maximum(beta: Any) -> Floats:
     return np.asarray(_times_exp(1.0 / (2.0 * b), b))
 
 
-def energy_rate(x: Any, velocity: Any, beta: Any, form: Any = None) -> Floats:
+def energy_rate(x: ArrayLike, velocity: ArrayLike, beta: ArrayLike, form: ArrayLike | None = None) -> Floats:
     """dE/dt along any velocities, (...): the chain rule, whatever attention, mask or values caused them.
 
     dE/dt = (1/(2 n^2)) sum_ij e^{beta <x_i, A x_j>} (<x_i', A x_j> + <x_i, A x_j'>)
@@ -100,7 +99,9 @@ def energy_rate(x: Any, velocity: Any, beta: Any, form: Any = None) -> Floats:
     return _times_exp(rate, shift).reshape(lead)
 
 
-def dissipation(x: Any, velocity: Any, beta: Any, normalise: str = "softmax", form: Any = None) -> Floats:
+def dissipation(
+    x: ArrayLike, velocity: ArrayLike, beta: ArrayLike, normalise: str = "softmax", form: ArrayLike | None = None
+) -> Floats:
     """dE/dt of the gradient flow, from the speeds alone, (...): never negative.
 
     (1/n) sum |x_i'|^2 for "unnormalised", (1/n^2) sum Z_i |x_i'|^2 for "softmax", Z_i = sum_j e^{beta <x_i, A
@@ -169,7 +170,7 @@ def _refuse_overflow(log_size: Floats) -> None:
         )
 
 
-def _checked_beta(beta: Any) -> Floats:
+def _checked_beta(beta: ArrayLike) -> Floats:
     b = np.asarray(beta, dtype=np.float64)
     if not np.isfinite(b).all():
         raise InputError(f"beta must be finite, not {beta!r}.")
@@ -181,7 +182,7 @@ def _checked_beta(beta: Any) -> Floats:
     return b
 
 
-def _prepared(x: Any, beta: Any, form: Any) -> tuple[Floats, Floats, Floats, tuple[int, ...]]:
+def _prepared(x: ArrayLike, beta: ArrayLike, form: ArrayLike | None) -> tuple[Floats, Floats, Floats, tuple[int, ...]]:
     """Tokens (b, n, d), one beta per cloud (b,), the form (h, d, d), and the leading axes."""
     x = arrays.tokens(x)
     lead, d = x.shape[:-2], x.shape[-1]
@@ -190,10 +191,10 @@ def _prepared(x: Any, beta: Any, form: Any) -> tuple[Floats, Floats, Floats, tup
         b = np.broadcast_to(b, lead).reshape(-1)
     except ValueError as error:
         raise InputError(f"beta has shape {b.shape}, which does not run along the leading axes {lead}.") from error
-    A = np.eye(d)[None] if form is None else np.asarray(form, dtype=np.float64)
-    A = A[None] if A.ndim == 2 else A
+    given = np.eye(d) if form is None else np.asarray(form, dtype=np.float64)
+    A = given[None] if given.ndim == 2 else given
     if A.ndim != 3 or A.shape[1:] != (d, d) or not np.isfinite(A).all():
-        raise InputError(f"The form Q^T K must be finite and (d, d) or (h, d, d) with d = {d}, not {np.shape(form)}.")
+        raise InputError(f"The form Q^T K must be finite and (d, d) or (h, d, d) with d = {d}, not {given.shape}.")
     largest = np.abs(x).max(initial=0.0), np.abs(A).max(initial=0.0), np.abs(b).max(initial=0.0)
     with np.errstate(divide="ignore"):  # log 0: an exponent of 0 does no harm
         if 2.0 * np.log(largest[0]) + np.log(largest[1]) + np.log(largest[2]) + 2.0 * np.log(d) > _LARGEST:
@@ -201,7 +202,7 @@ def _prepared(x: Any, beta: Any, form: Any) -> tuple[Floats, Floats, Floats, tup
     return x.reshape(-1, *x.shape[-2:]), b, A, lead
 
 
-def _velocities(velocity: Any, x: Any) -> Floats:
+def _velocities(velocity: ArrayLike, x: ArrayLike) -> Floats:
     v = arrays.tokens(velocity)
     if v.shape != np.shape(x):
         raise InputError(f"Velocities must have the shape of the tokens, {np.shape(x)}, not {v.shape}.")

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from metastable.backend import jnp
 from metastable.errors import InputError
 from metastable.observables import (
     attention_rank,
@@ -21,14 +23,16 @@ from metastable.observables import (
     sink_mass,
     tracking,
 )
-from metastable.observables.arrays import MEASURES, Bools, Floats, tokens
+from metastable.observables.arrays import MEASURES, Bools, Floats, Run, tokens
 
 if TYPE_CHECKING:
     import xarray
 
+    from metastable.equation.dynamics import Dynamics
+
 
 def labelled(
-    run: Any, values: Any, name: str, own: Sequence[str] = (), coords: Mapping[str, Any] | None = None
+    run: Run, values: ArrayLike, name: str, own: Sequence[str] = (), coords: Mapping[str, Any] | None = None
 ) -> "xarray.DataArray":
     """``values`` (T, ..., own axes) with the run's axes named."""
     import xarray
@@ -38,14 +42,14 @@ def labelled(
     return xarray.DataArray(np.asarray(values), dims=["time", *ensemble, *own], coords=given, name=name)
 
 
-def _dynamics(run: Any, what: str) -> Any:
+def _dynamics(run: Run, what: str) -> "Dynamics":
     return run.moved_by(what)
 
 
 # --- clusters -----------------------------------------------------------------------------------------------
 
 
-def geometry_of(run: Any) -> str:
+def geometry_of(run: Run) -> str:
     """By what tokens are compared: "sphere" for angles, "euclidean" for distances.
 
     Tokens measured in a model come without dynamics: they are compared by direction.
@@ -53,7 +57,7 @@ def geometry_of(run: Any) -> str:
     return "sphere" if run.dynamics is None or run.dynamics.geometry.fixed_norm else "euclidean"
 
 
-def default_tolerance(run: Any, geometry: str) -> float:
+def default_tolerance(run: Run, geometry: str) -> float:
     """0.01 rad on the sphere; in R^d 0.01 of the first tokens' root mean square distance from their mean."""
     if MEASURES[geometry] == "angle":
         return clusters.TOLERANCE
@@ -65,7 +69,7 @@ def default_tolerance(run: Any, geometry: str) -> float:
     return clusters.TOLERANCE * scale * float(np.sqrt(((gap / scale) ** 2).sum(axis=-1).mean()))
 
 
-def _measured(run: Any, tolerance: float | None, geometry: str | None) -> tuple[np.ndarray, float, str]:
+def _measured(run: Run, tolerance: float | None, geometry: str | None) -> tuple[np.ndarray, float, str]:
     """Tokens, tolerance and geometry by which clusters of a run are found."""
     # tokens measured in a model come without dynamics: they are compared by direction
     name = geometry or geometry_of(run)
@@ -74,26 +78,26 @@ def _measured(run: Any, tolerance: float | None, geometry: str | None) -> tuple[
     return tokens(run.x), default_tolerance(run, name) if tolerance is None else tolerance, name
 
 
-def _labels(run: Any, tolerance: float | None, geometry: str | None) -> np.ndarray:
+def _labels(run: Run, tolerance: float | None, geometry: str | None) -> np.ndarray:
     return clusters.cluster_labels(*_measured(run, tolerance, geometry))
 
 
-def cluster_count(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
+def cluster_count(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Number of clusters by single linkage."""
     return labelled(run, clusters.cluster_count(*_measured(run, tolerance, geometry)), "clusters")
 
 
-def cluster_labels(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
+def cluster_labels(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Cluster of every token, numbered by first token at each time."""
     return labelled(run, _labels(run, tolerance, geometry), "cluster_labels", ["token"])
 
 
-def cluster_sizes(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
+def cluster_sizes(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Sizes of cluster 0, 1, ..., then zeros."""
     return labelled(run, clusters.sizes_of(_labels(run, tolerance, geometry)), "cluster_sizes", ["cluster"])
 
 
-def cluster_identities(run: Any, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
+def cluster_identities(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Cluster of every token under names that persist through merges."""
     labels = _labels(run, tolerance, geometry)
     names = np.empty_like(labels)
@@ -106,7 +110,7 @@ def cluster_identities(run: Any, tolerance: float | None = None, geometry: str |
 # --- energy -------------------------------------------------------------------------------------------------
 
 
-def _over_time(run: Any, function: Callable[[float, Any, Any], Any]) -> np.ndarray:
+def _over_time(run: Run, function: Callable[[float, np.ndarray, np.ndarray], Floats]) -> np.ndarray:
     """``function(t, x, form)`` at every saved time, stacked; form is Q^T K of every head at t."""
     dyn = _dynamics(run, "energy")
     w = dyn.weights
@@ -121,25 +125,25 @@ def _over_time(run: Any, function: Callable[[float, Any, Any], Any]) -> np.ndarr
     return np.stack([function(float(t), x, w.score_map(float(t), d)) for t, x in zip(run.t, run.x)])
 
 
-def interaction_energy(run: Any) -> "xarray.DataArray":
+def interaction_energy(run: Run) -> "xarray.DataArray":
     """Interaction energy."""
     beta = np.asarray(_dynamics(run, "energy").beta)
     return labelled(run, _over_time(run, lambda t, x, form: energy.interaction_energy(x, beta, form)), "energy")
 
 
-def log_energy(run: Any) -> "xarray.DataArray":
+def log_energy(run: Run) -> "xarray.DataArray":
     """log |E|, finite at any beta."""
     beta = np.asarray(_dynamics(run, "energy").beta)
     return labelled(run, _over_time(run, lambda t, x, form: energy.log_energy(x, beta, form)), "log_energy")
 
 
-def energy_rate(run: Any) -> "xarray.DataArray":
+def energy_rate(run: Run) -> "xarray.DataArray":
     """dE/dt along the run's own velocities, by the chain rule: right for every mask and V."""
     dyn = _dynamics(run, "energy")
     beta = np.asarray(dyn.beta)
 
-    def rate(t: float, x: Any, form: Any) -> Floats:
-        return energy.energy_rate(x, np.asarray(dyn.velocity(t, x)), beta, form)
+    def rate(t: float, x: np.ndarray, form: np.ndarray) -> Floats:
+        return energy.energy_rate(x, np.asarray(dyn.velocity(t, jnp.asarray(x))), beta, form)
 
     return labelled(run, _over_time(run, rate), "energy_rate")
 
@@ -147,32 +151,32 @@ def energy_rate(run: Any) -> "xarray.DataArray":
 # --- attention ----------------------------------------------------------------------------------------------
 
 
-def _attention(run: Any, function: Callable[[Any], Any]) -> np.ndarray:
+def _attention(run: Run, function: Callable[[Floats], np.ndarray]) -> np.ndarray:
     """``function`` of the attention (..., h, n, n) at every saved time, stacked; one in memory at once."""
     return np.stack([function(np.asarray(run.attention(k))) for k in range(len(run.t))])
 
 
-def rank(run: Any, tolerance: float = 1e-3) -> "xarray.DataArray":
+def rank(run: Run, tolerance: float = 1e-3) -> "xarray.DataArray":
     """Rank of the attention at a tolerance."""
     return labelled(run, _attention(run, lambda P: attention_rank.rank(P, tolerance)), "rank", ["head"])
 
 
-def effective_rank(run: Any) -> "xarray.DataArray":
+def effective_rank(run: Run) -> "xarray.DataArray":
     """Effective rank of the attention_rank."""
     return labelled(run, _attention(run, attention_rank.effective_rank), "effective_rank", ["head"])
 
 
-def boolean_distance(run: Any) -> "xarray.DataArray":
+def boolean_distance(run: Run) -> "xarray.DataArray":
     """Distance of the attention to one token per row."""
     return labelled(run, _attention(run, attention_rank.boolean_distance), "boolean_distance", ["head"])
 
 
-def leader_tokens(run: Any, threshold: float = 0.5) -> "xarray.DataArray":
+def leader_tokens(run: Run, threshold: float = 0.5) -> "xarray.DataArray":
     """Which tokens hold more than a threshold of some other token's attention_rank."""
     return labelled(run, _attention(run, lambda P: leaders.is_leader(P, threshold)), "leaders", ["head", "token"])
 
 
-def _visible(run: Any) -> Bools | None:
+def _visible(run: Run) -> Bools | None:
     """Which token sees which, (n, n), or None for everything: the run's mask, or what a model's attention shows."""
     n = np.shape(run.x)[-2]
     index = np.arange(n)
@@ -183,7 +187,7 @@ def _visible(run: Any) -> Bools | None:
     return None if seen is None else np.asarray(seen, dtype=np.bool_)
 
 
-def mean_received(run: Any, per: str = "viewer") -> "xarray.DataArray":
+def mean_received(run: Run, per: str = "viewer") -> "xarray.DataArray":
     """Mean attention every token receives, with the position baseline as the coordinate "baseline"."""
     seen = _visible(run)
     baseline = sink_mass.sink_baseline(np.shape(run.x)[-2], seen, per)
@@ -191,7 +195,7 @@ def mean_received(run: Any, per: str = "viewer") -> "xarray.DataArray":
     return labelled(run, values, "sinks", ["head", "token"], {"baseline": ("token", baseline)})
 
 
-def sink_baseline(run: Any, per: str = "viewer") -> "xarray.DataArray":
+def sink_baseline(run: Run, per: str = "viewer") -> "xarray.DataArray":
     """What uniform attention over the visible tokens would give every token."""
     one = sink_mass.sink_baseline(np.shape(run.x)[-2], _visible(run), per)
     return labelled(run, np.broadcast_to(one, np.shape(run.x)[:-1]), "sinks_baseline", ["token"])
@@ -200,33 +204,33 @@ def sink_baseline(run: Any, per: str = "viewer") -> "xarray.DataArray":
 # --- positions ----------------------------------------------------------------------------------------------
 
 
-def similarity_histogram(run: Any, bins: int = 100, kind: str = "cosine") -> "xarray.DataArray":
+def similarity_histogram(run: Run, bins: int = 100, kind: str = "cosine") -> "xarray.DataArray":
     """Histogram of pairwise similarities, i < j."""
     counts, edges = similarities.similarity_histogram(run.x, bins, kind)
     return labelled(run, counts, "similarity", ["bin"], {"bin": (edges[:-1] + edges[1:]) / 2.0})
 
 
-def similarity_share(run: Any, above: float = 0.999) -> "xarray.DataArray":
+def similarity_share(run: Run, above: float = 0.999) -> "xarray.DataArray":
     """Share of pairs whose cosine exceeds ``above``: the published phase diagram's measure."""
     return labelled(run, similarities.similarity_share(tokens(run.x), above), "similarity_share")
 
 
-def order_parameter(run: Any) -> "xarray.DataArray":
+def order_parameter(run: Run) -> "xarray.DataArray":
     """Length of the mean token."""
     return labelled(run, order.order_parameter(run.x), "order")
 
 
-def hull_count(run: Any, tolerance: float = 0.0) -> "xarray.DataArray":
+def hull_count(run: Run, tolerance: float = 0.0) -> "xarray.DataArray":
     """Number of vertices of the convex hull; vertices within ``tolerance`` of each other count as one."""
     return labelled(run, hull.hull_count(run.x, tolerance), "hull")
 
 
-def hull_growth(run: Any) -> "xarray.DataArray":
+def hull_growth(run: Run) -> "xarray.DataArray":
     """How far any later token gets outside the hull of each time."""
     return labelled(run, hull.hull_growth(run.x), "hull_growth")
 
 
-def _value(run: Any, head: int) -> np.ndarray:
+def _value(run: Run, head: int) -> np.ndarray:
     """V of one head, which must not change with time: its eigenvectors are the axes of the answer."""
     d, w = np.shape(run.x)[-1], _dynamics(run, "value matrix V").weights
     V = np.asarray(w.value_map(float(run.t[0]), d))  # (h, d, d)
@@ -237,7 +241,7 @@ def _value(run: Any, head: int) -> np.ndarray:
     return np.asarray(V[head])
 
 
-def _coordinates(run: Any, V: np.ndarray) -> Floats:
+def _coordinates(run: Run, V: np.ndarray) -> Floats:
     """Projections (T, ..., n, d): from the run's own chart where it has one, for z has lost small coordinates."""
     values, directions = projections.left_eigenvectors(V)
     if getattr(run, "chart", None) is not None:
@@ -255,13 +259,13 @@ def _directions(V: np.ndarray) -> dict[str, Any]:
     return {"eigenvalue": ("direction", projections.left_eigenvectors(V)[0])}
 
 
-def hyperplane_coordinates(run: Any, head: int = 0) -> "xarray.DataArray":
+def hyperplane_coordinates(run: Run, head: int = 0) -> "xarray.DataArray":
     """Tokens projected on the left eigenvectors of V, leading first."""
     V = _value(run, head)
     return labelled(run, _coordinates(run, V), "hyperplanes", ["token", "direction"], _directions(V))
 
 
-def hyperplane_counts(run: Any, tolerance: float | None = None, head: int = 0) -> "xarray.DataArray":
+def hyperplane_counts(run: Run, tolerance: float | None = None, head: int = 0) -> "xarray.DataArray":
     """Number of distinct values of each hyperplane coordinate."""
     V = _value(run, head)
     gap = default_tolerance(run, "euclidean") if tolerance is None else tolerance

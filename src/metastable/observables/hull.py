@@ -6,9 +6,10 @@ hull does not care, Qhull does.
 
 from dataclasses import dataclass
 from math import lgamma
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial import ConvexHull, QhullError
 
 from metastable.errors import InputError
 from metastable.observables import arrays
@@ -36,7 +37,7 @@ class Hull:
     normals: Floats
     offsets: Floats
 
-    def outside(self, y: Any) -> Floats:
+    def outside(self, y: ArrayLike) -> Floats:
         """How far tokens (..., n, d) lie outside, (..., n): 0 inside.
 
         The larger of the distance from the span and the distance past the farthest facet plane: never more
@@ -55,7 +56,7 @@ class Hull:
         return np.asarray(off.clip(min=0.0))
 
 
-def convex_hull(x: Any, span: float = SPAN) -> Hull:
+def convex_hull(x: ArrayLike, span: float = SPAN) -> Hull:
     """The convex hull of one cloud of tokens.
 
     Parameters
@@ -90,7 +91,7 @@ def convex_hull(x: Any, span: float = SPAN) -> Hull:
     return Hull(vertices, m, float(volume), center, axes, normals / lengths, offsets / lengths[:, 0])
 
 
-def hull_vertices(x: Any) -> Bools:
+def hull_vertices(x: ArrayLike) -> Bools:
     """Which tokens are vertices of the hull of their cloud, (..., n); of identical tokens at a vertex, one.
 
     >>> hull_vertices([[0.0], [2.0], [1.0]]).tolist()
@@ -103,7 +104,7 @@ def hull_vertices(x: Any) -> Bools:
     return mask
 
 
-def hull_count(x: Any, tolerance: float = 0.0) -> Ints:
+def hull_count(x: ArrayLike, tolerance: float = 0.0) -> Ints:
     """The number of vertices, (...), where vertices linked by distances up to ``tolerance`` count as one.
 
     With tolerance 0 it is Qhull's own count, which is noise once tokens have gathered at a vertex.
@@ -120,7 +121,7 @@ def hull_count(x: Any, tolerance: float = 0.0) -> Ints:
     return count
 
 
-def hull_volume(x: Any) -> Floats:
+def hull_volume(x: ArrayLike) -> Floats:
     """The d-dimensional volume of the hull, (...): 0 for a flat cloud.
 
     >>> float(hull_volume([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).round(12))
@@ -134,7 +135,7 @@ def hull_volume(x: Any) -> Floats:
     return volume
 
 
-def hull_growth(x: Any) -> Floats:
+def hull_growth(x: ArrayLike) -> Floats:
     """How far any later token gets outside each time's hull, (T, ...) for x (T, ..., n, d); the last is 0.
 
     The hull of rescaled tokens with V = I never grows, so there this is rounding and the integrator's error.
@@ -188,8 +189,6 @@ def _simplex(local: Floats) -> tuple[Ints, Floats, Floats, float]:
 
 
 def _qhull(local: Floats) -> tuple[Ints, Floats, Floats, float]:
-    from scipy.spatial import ConvexHull, QhullError
-
     try:
         found = ConvexHull(local)
     except QhullError:

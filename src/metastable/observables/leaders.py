@@ -5,16 +5,15 @@ follower. Read from the positions: Renyi centres, which the theory of causal att
 metastable clusters.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables import arrays
 from metastable.observables.arrays import MOST_ENTRIES, Bools, Floats, Ints
 
 
-def received(P: Any) -> Floats:
+def received(P: ArrayLike) -> Floats:
     """Attention that token j receives from the others, sum over i != j of P_ij, (..., n).
 
     >>> received([[1.0, 0.0], [0.25, 0.75]]).tolist()
@@ -24,7 +23,7 @@ def received(P: Any) -> Floats:
     return np.asarray(P.sum(axis=-2) - np.diagonal(P, axis1=-2, axis2=-1))
 
 
-def followers(P: Any, threshold: float = 0.5) -> Ints:
+def followers(P: ArrayLike, threshold: float = 0.5) -> Ints:
     """The number of other tokens that give token j more than ``threshold`` of their attention, (..., n).
 
     Attention is compared after dividing rows by their sums. From 1/2 on, a token follows at most one other,
@@ -40,7 +39,7 @@ def followers(P: Any, threshold: float = 0.5) -> Ints:
     return np.asarray(held.sum(axis=-2) - np.diagonal(held, axis1=-2, axis2=-1))
 
 
-def is_leader(P: Any, threshold: float = 0.5) -> Bools:
+def is_leader(P: ArrayLike, threshold: float = 0.5) -> Bools:
     """Which tokens have at least one follower, (..., n): see `followers`.
 
     >>> is_leader([[1.0, 0.0], [0.9, 0.1]]).tolist()
@@ -49,7 +48,7 @@ def is_leader(P: Any, threshold: float = 0.5) -> Bools:
     return np.asarray(followers(P, threshold) > 0)
 
 
-def renyi_centers(x: Any, delta: float, geometry: str = "sphere") -> Bools:
+def renyi_centers(x: ArrayLike, delta: float, geometry: str = "sphere") -> Bools:
     """Which tokens are farther than ``delta`` from every earlier centre, (..., n): greedy, in token order.
 
     Parameters
@@ -67,7 +66,7 @@ def renyi_centers(x: Any, delta: float, geometry: str = "sphere") -> Bools:
     return _centers(x, delta, geometry)[0]
 
 
-def strong_renyi_centers(x: Any, delta: float, geometry: str = "sphere") -> Bools:
+def strong_renyi_centers(x: ArrayLike, delta: float, geometry: str = "sphere") -> Bools:
     """Which tokens are farther than ``delta`` from every earlier token, (..., n): also Renyi centres.
 
     >>> strong_renyi_centers([[0.0], [0.9], [1.8]], delta=1.0, geometry="euclidean").tolist()
@@ -76,7 +75,7 @@ def strong_renyi_centers(x: Any, delta: float, geometry: str = "sphere") -> Bool
     return _centers(x, delta, geometry)[1]
 
 
-def _centers(x: Any, delta: float, geometry: str) -> tuple[Bools, Bools]:
+def _centers(x: ArrayLike, delta: float, geometry: str) -> tuple[Bools, Bools]:
     x = arrays.tokens(x)
     points, radius = arrays.metric(x, delta, geometry)
     flat = points.reshape(-1, *x.shape[-2:])

@@ -10,8 +10,6 @@ One question, three sizes of answer; none ever holds an n x n array of a large n
 | sweep  | larger n, d > 8   | n^2 d / 2 in matrix products, blockwise; early exit     |
 """
 
-from typing import Any
-
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -111,7 +109,7 @@ def _squared_distances(p: Floats, q: Floats) -> tuple[Floats, float]:
     return left @ np.swapaxes(right, -1, -2), 8.0 * (p.shape[-1] + 8) * _EPS * largest
 
 
-def _exactly_close(points: Floats, i: tuple[Any, ...], j: tuple[Any, ...], radius: float) -> Bools:
+def _exactly_close(points: Floats, i: tuple[Ints, ...], j: tuple[Ints, ...], radius: float) -> Bools:
     """The test for the pairs that the matrix product cannot decide: by differences, which do not cancel."""
     total, d = len(i[0]), points.shape[-1]
     close = np.empty(total, dtype=np.bool_)

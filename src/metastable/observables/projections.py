@@ -4,9 +4,8 @@ In the rescaled flow phi(z_i) settles on few values along the leading directions
 parallel hyperplanes (Theorem on hyperplanes of the second paper).
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables import arrays
@@ -14,7 +13,7 @@ from metastable.observables.arrays import Floats, Ints
 from metastable.observables.clusters import TOLERANCE
 
 
-def left_eigenvectors(V: Any) -> tuple[np.ndarray, Floats]:
+def left_eigenvectors(V: ArrayLike) -> tuple[np.ndarray, Floats]:
     """Left eigenvectors of V as real rows, leading first.
 
     A real eigenvalue gives one row phi, |phi| = 1, with phi V = lambda phi and its largest entry positive. A
@@ -52,7 +51,7 @@ def left_eigenvectors(V: Any) -> tuple[np.ndarray, Floats]:
     return values[order], np.stack(rows)
 
 
-def projections(x: Any, V: Any) -> Floats:
+def projections(x: ArrayLike, V: ArrayLike) -> Floats:
     """Coordinates phi_k(x_i) of every token, (..., n, d), in the order of `left_eigenvectors`.
 
     >>> projections([[2.0, 5.0]], [[1.0, 0.0], [0.0, 3.0]]).tolist()
@@ -65,7 +64,7 @@ def projections(x: Any, V: Any) -> Floats:
     return np.asarray(x @ directions.T)
 
 
-def distinct_values(values: Any, tolerance: float = TOLERANCE) -> Ints:
+def distinct_values(values: ArrayLike, tolerance: float = TOLERANCE) -> Ints:
     """The number of groups of values along the last axis: a gap larger than ``tolerance`` starts a new one.
 
     >>> int(distinct_values([0.0, 5.0, 0.005]))
@@ -76,7 +75,7 @@ def distinct_values(values: Any, tolerance: float = TOLERANCE) -> Ints:
     return np.asarray((gaps > arrays.not_negative("tolerance", tolerance)).sum(axis=-1) + 1)
 
 
-def hyperplane_counts(x: Any, V: Any, tolerance: float = TOLERANCE) -> Ints:
+def hyperplane_counts(x: ArrayLike, V: ArrayLike, tolerance: float = TOLERANCE) -> Ints:
     """The number of distinct values of each hyperplane coordinate, (..., d).
 
     >>> hyperplane_counts([[2.0, 5.0], [1.0, 5.0]], [[1.0, 0.0], [0.0, 3.0]]).tolist()

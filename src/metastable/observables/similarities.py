@@ -1,9 +1,9 @@
 """Pairwise similarities of tokens, each pair i < j once and never a token with itself."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables import arrays
@@ -13,7 +13,7 @@ KINDS = ("cosine", "inner")
 _WORTH_A_KERNEL = 1e8  # products of coordinates from which loading a kernel pays: about a second of NumPy
 
 
-def similarity_histogram(x: Any, bins: int = 100, kind: str = "cosine") -> tuple[Ints, Floats]:
+def similarity_histogram(x: ArrayLike, bins: int = 100, kind: str = "cosine") -> tuple[Ints, Floats]:
     """Histogram of the n(n-1)/2 pairwise similarities.
 
     Parameters
@@ -50,7 +50,7 @@ def similarity_histogram(x: Any, bins: int = 100, kind: str = "cosine") -> tuple
     return counts.reshape(*x.shape[:-2], bins), edges
 
 
-def similarity_share(x: Any, above: Any = 0.99, kind: str = "cosine") -> Floats:
+def similarity_share(x: ArrayLike, above: ArrayLike = 0.99, kind: str = "cosine") -> Floats:
     """The share of pairs i < j whose similarity is larger than ``above``, (...) plus the axes of ``above``.
 
     >>> similarity_share([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]], above=[0.5, 0.999]).round(3).tolist()
@@ -75,7 +75,7 @@ def similarity_share(x: Any, above: Any = 0.99, kind: str = "cosine") -> Floats:
     return (found / (n * (n - 1))).reshape(x.shape[:-2] + limits.shape)
 
 
-def similarity_mean(x: Any, kind: str = "cosine") -> Floats:
+def similarity_mean(x: ArrayLike, kind: str = "cosine") -> Floats:
     """The mean over pairs i != j, (...), in O(n d): (|sum x|^2 - sum |x|^2) / (n(n-1)).
 
     >>> float(similarity_mean([[1.0, 0.0], [0.0, 1.0]]))
@@ -87,7 +87,7 @@ def similarity_mean(x: Any, kind: str = "cosine") -> Floats:
     return np.asarray((together - (x**2).sum(axis=(-1, -2))) / (n * (n - 1)))
 
 
-def _pairs_exist(x: Any, kind: str) -> Floats:
+def _pairs_exist(x: ArrayLike, kind: str) -> Floats:
     x = arrays.tokens(x)
     if x.shape[-2] < 2:
         raise InputError("Pairwise similarities need at least two tokens; there is one.")

@@ -1,15 +1,14 @@
 """Attention sinks: what each token receives, beside what its position alone would give it."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables import arrays
 from metastable.observables.arrays import Bools, Floats
 
 
-def sink_mass(P: Any, visible: Any = None, per: str = "viewer") -> Floats:
+def sink_mass(P: ArrayLike, visible: ArrayLike | None = None, per: str = "viewer") -> Floats:
     """Mean attention that token j receives, (..., n).
 
     Compare with `sink_baseline`: early tokens receive more under a causal mask even when attention is
@@ -34,7 +33,7 @@ def sink_mass(P: Any, visible: Any = None, per: str = "viewer") -> Floats:
     return np.asarray((P * seen).sum(axis=-2) / _viewers(seen, per))
 
 
-def sink_baseline(n: int, visible: Any = None, per: str = "viewer") -> Floats:
+def sink_baseline(n: int, visible: ArrayLike | None = None, per: str = "viewer") -> Floats:
     """The sink mass of attention that is uniform over the visible tokens, (n,).
 
     For the causal mask and ``per="token"`` it is (1/n) sum_{i >= j} 1/i; for ``per="viewer"`` the same sum
@@ -48,7 +47,7 @@ def sink_baseline(n: int, visible: Any = None, per: str = "viewer") -> Floats:
     return np.asarray(uniform.sum(axis=0) / _viewers(seen, per))
 
 
-def _visible(visible: Any, n: int) -> Bools:
+def _visible(visible: ArrayLike | None, n: int) -> Bools:
     seen = np.ones((n, n), dtype=np.bool_) if visible is None else np.asarray(visible)
     if seen.shape != (n, n) or seen.dtype != np.bool_:
         raise InputError(f"visible must be a boolean array ({n}, {n}), not {seen.dtype} {seen.shape}.")
@@ -57,7 +56,7 @@ def _visible(visible: Any, n: int) -> Bools:
     return seen
 
 
-def _viewers(seen: Bools, per: str) -> Any:
+def _viewers(seen: Bools, per: str) -> Floats | int:
     if per == "viewer":
         return seen.sum(axis=0)  # (n,)
     if per == "token":

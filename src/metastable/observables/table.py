@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from metastable.errors import InputError, unknown
 from metastable.observables import from_trajectory
+from metastable.observables.arrays import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -79,7 +80,7 @@ _ALL = (
 OBSERVABLES: dict[str, Observable] = {entry.name: entry for entry in _ALL}
 
 
-def observe(run: Any, name: str, **options: Any) -> "xarray.DataArray":
+def observe(run: Run, name: str, **options: Any) -> "xarray.DataArray":
     """Measure ``name`` on a run; what `Trajectory.observe` calls.
 
     Examples

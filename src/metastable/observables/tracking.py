@@ -1,9 +1,9 @@
 """Clusters through time: which merged when, who keeps whose name, and how long each count lasted."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables.arrays import Ints
@@ -54,7 +54,7 @@ class Tracks:
     plateaus: tuple[Plateau, ...]
 
 
-def track(labels: Any, t: Any) -> Tracks:
+def track(labels: ArrayLike, t: ArrayLike) -> Tracks:
     """Follow the clusters of one run.
 
     A merged cluster keeps the identity of its largest parent, and the largest part of a split cluster keeps
@@ -93,7 +93,7 @@ def track(labels: Any, t: Any) -> Tracks:
     return Tracks(identities, tuple(events), plateaus(counts, times))
 
 
-def plateaus(counts: Any, t: Any) -> tuple[Plateau, ...]:
+def plateaus(counts: ArrayLike, t: ArrayLike) -> tuple[Plateau, ...]:
     """The plateaus of a count of clusters (T,) at times t (T,).
 
     >>> [(p.count, p.start, p.end, p.open) for p in plateaus([3, 3, 1], [0.0, 1.0, 2.0])]
@@ -110,7 +110,7 @@ def plateaus(counts: Any, t: Any) -> tuple[Plateau, ...]:
     )
 
 
-def _checked(labels: Any, t: Any) -> tuple[Ints, np.ndarray]:
+def _checked(labels: ArrayLike, t: ArrayLike) -> tuple[Ints, np.ndarray]:
     array, times = np.asarray(labels), np.asarray(t, dtype=np.float64)
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.integer):
         raise InputError(

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import ConvexHull
 
 from metastable.errors import InputError
 from metastable.plots.colours import token_colours
@@ -98,8 +99,6 @@ def hull_edges(points: ArrayLike) -> Floats:
     >>> len(hull_edges([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)]))  # a cube
     12
     """
-    from scipy.spatial import ConvexHull
-
     x = np.unique(np.round(np.asarray(points, dtype=float), 12), axis=0)
     away = x - x.mean(axis=0)
     scale = np.abs(away).max() if len(x) else 0.0

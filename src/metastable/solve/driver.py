@@ -6,9 +6,8 @@ together, and so do the shaken copies of a certified run (`metastable.solve.trus
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve import rest, trust
 from metastable.solve.flow import steps_to
 from metastable.solve.plan import Plan
+from metastable.solve.segments import Fate, Segment, cut_short
 from metastable.solve.stepping import MOST_STEPS
 from metastable.solve.stopping import Rule, Until, missed, stop_rule
 
@@ -25,35 +25,6 @@ _MOST_STOPS = 1024  # in one segment
 _MOST_NUMBERS = 2**22  # tokens' coordinates of all runs at the stops of a segment
 _COURSE = ("worst", "ended", "resting", "still", "missed")  # what a checkpoint stores besides the engine's state
 _EDGES = 8  # even segments of an adaptive run, whatever is saved
-
-
-@dataclass(frozen=True)
-class Fate:
-    """How a run ended before its horizon: after ``count`` saves."""
-
-    count: int
-    status: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Saved tokens (m, B, n, d) from save number ``first`` on, and the state from which the run goes on.
-
-    ``apart`` (m, B) is how far each run had been from its copies so far; ``fates`` says which runs have ended;
-    ``missed`` (B,) how far their attention was off its own definition.
-    """
-
-    first: int
-    x: np.ndarray
-    reached: float
-    state: Mapping[str, np.ndarray]
-    extra: Mapping[str, np.ndarray]
-    apart: np.ndarray
-    fates: Mapping[int, Fate] = field(default_factory=dict)
-    missed: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    seconds: float = 0.0
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def drive(
@@ -209,7 +180,7 @@ class _Course:
         self.missed = np.maximum(self.missed, off)
         notes = {"engine": engine.name, **saved.notes}
         if self.together and fates:
-            x, extra, parted, fates = _cut(x, extra, parted[kept], fates, first)
+            x, extra, parted, fates = cut_short(x, extra, parted[kept], fates, first)
         else:
             parted = parted[kept]
         return Segment(first, x, stops.end, self.stored(), extra, parted, fates, self.missed, notes=notes)
@@ -272,15 +243,6 @@ def _standing_still(plan: Plan, still: np.ndarray, stops: Stops) -> Saved:
     return Saved(x, np.full(plan.runs, stops.end), np.zeros(plan.runs, bool))
 
 
-def _cut(
-    x: np.ndarray, extra: Mapping[str, np.ndarray], parted: np.ndarray, fates: Mapping[int, Fate], first: int
-) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray, dict[int, Fate]]:
-    """One Trajectory ends where the first of its runs ends."""
-    soonest = min(fates.values(), key=lambda fate: fate.count)
-    m = soonest.count - first
-    return x[:m], {name: a[:m] for name, a in extra.items()}, parted[:m], dict.fromkeys(fates, soonest)
-
-
 def _stopped(plan: Plan, segment: Segment, rule: Rule) -> Segment:
     """The segment, ended at the first save at which a rule says so."""
     for k, x in enumerate(segment.x):
@@ -290,7 +252,7 @@ def _stopped(plan: Plan, segment: Segment, rule: Rule) -> Segment:
             status, reason = found
             fate = Fate(segment.first + k + 1, status, f"Stopped at t = {t:g}: {reason}.")
             everyone = dict.fromkeys(range(x.shape[0]), fate)
-            cut = _cut(segment.x, segment.extra, segment.apart, everyone, segment.first)
+            cut = cut_short(segment.x, segment.extra, segment.apart, everyone, segment.first)
             return replace(segment, x=cut[0], extra=cut[1], apart=cut[2], fates=cut[3])
     return segment
 
@@ -307,9 +269,3 @@ def _stalled(plan: Plan, saved: Saved, run: int) -> str:
         f"{plan.method.name} could not go on past t = {reached:.6g} at rtol = {plan.rtol:g}: it {why}; "
         f"what was reached is there. {what}."
     )
-
-
-def joined(segments: Sequence[Segment], name: str) -> np.ndarray:
-    """One array along time from consecutive segments."""
-    parts = [getattr(s, name) if hasattr(s, name) else s.extra[name] for s in segments]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -13,8 +13,8 @@ from metastable.equation.attention import mix as dense_mix
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
 from metastable.solve import methods, stepping
+from metastable.solve.checks import check_method
 from metastable.solve.methods import Method
-from metastable.solve.plan import check_method
 from metastable.solve.stepping import Stepped
 
 

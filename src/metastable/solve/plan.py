@@ -1,10 +1,7 @@
 """A run that has been checked and can start: what moves, from where, how and until when."""
 
-import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +10,7 @@ from metastable.backend import is_traced, jax
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, unknown
 from metastable.solve import methods
+from metastable.solve.checks import check_fit, check_method, checked_tokens, real, save_times
 from metastable.solve.methods import Method
 
 DTYPES = ("float64", "float32")
@@ -189,133 +187,3 @@ def with_numbers(dyn: Dynamics, **values: Any) -> Dynamics:
     for name, value in vars(dyn).items():
         object.__setattr__(copy, name, values.get(name, value))
     return copy
-
-
-# --- checks ---------------------------------------------------------------------------------------------------------
-
-
-def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
-    """Tokens as a float array that fits the dynamics; on the sphere they are projected, with a warning."""
-    try:
-        x = np.array(x0, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"Tokens must be a real array (..., n, d), not {type(x0).__name__}.") from error
-    if x.ndim < 2 or 0 in x.shape:
-        raise InputError(f"Tokens need shape (..., n, d) with n, d >= 1, but their shape is {x.shape}.")
-    if not np.isfinite(x).all():
-        raise InputError("Tokens hold nan or inf; every coordinate must be finite.")
-    d = dynamics.weights.dimension
-    if d is not None and d != x.shape[-1]:
-        raise InputError(f"Tokens have dimension {x.shape[-1]}, but the weights act on dimension {d}.")
-    return _on_sphere(x) if dynamics.geometry.fixed_norm else x
-
-
-def _on_sphere(x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        if np.abs(np.einsum("...d,...d->...", x, x) - 1.0).max() < 1e-15:
-            return x
-    largest = np.abs(x).max(axis=-1, keepdims=True)
-    if (largest == 0).any():
-        raise InputError("A token at 0 has no direction, so it cannot be put on the sphere; remove it or move it.")
-    scaled = x / largest  # so that squares neither overflow nor underflow
-    norms = np.linalg.norm(scaled, axis=-1, keepdims=True)
-    if np.abs(norms * largest - 1.0).max() > 1e-6:
-        warnings.warn("Tokens were not on the unit sphere and have been projected onto it.", UserWarning, stacklevel=5)
-    return np.where(np.abs(norms * largest - 1.0) < 1e-15, x, scaled / norms)  # unit vectors keep their digits
-
-
-def check_method(dyn: Dynamics, method: Method) -> None:
-    """Refuse a method that cannot serve a dynamics."""
-    if dyn.noisy and not method.takes_noise:
-        raise InputError(f"Noise needs method='euler' (Euler-Maruyama), not {method.name!r}.")
-    norms = dyn.block is not None and dyn.block.has_norms
-    if norms and not method.discrete and dyn.block is not None and dyn.block.order == "post":
-        raise InputError("A block with norms after the sum is a map between layers: use method='layers'.")
-
-
-def check_fit(dyn: Dynamics, tokens: tuple[int, int], method: Method) -> None:
-    """Every part must fit the tokens (n, d) and hold what it declares."""
-    n, d = tokens
-    if not dyn.normalise.holds_what_it_declares():
-        raise InputError(
-            f"The normalisation {dyn.normalise.name!r} does not hold what it declares "
-            "(shift_invariant, stochastic, by_rows, unscaled or stream); correct the declaration."
-        )
-    if not dyn.score.holds_what_it_declares():
-        raise InputError(f"The score {dyn.score.name!r} declares is_dot, but it is not beta <q, k>.")
-    if dyn.mask.interval is not None:
-        dyn.mask.bounds(n)
-    table = getattr(dyn.mask.visible, "entries", None)
-    if table is not None and len(table) != n:
-        raise InputError(f"The mask is an array for {len(table)} tokens, but there are {n}.")
-    if dyn.position is not None:
-        why = dyn.position.fits(n, dyn.weights.query_width or d, dyn.weights.heads)
-        if why is not None:
-            raise InputError(f"The parts do not fit: {why}.")
-    leaves, tree = jax.tree_util.tree_flatten(dyn)
-    _try_shapes(tree, tuple(jax.ShapeDtypeStruct(np.shape(leaf), float) for leaf in leaves), tokens, method)
-
-
-@lru_cache(maxsize=256)
-def _try_shapes(tree: Any, leaves: tuple[Any, ...], shape: tuple[int, ...], method: Method) -> None:
-    """Let JAX trace one step on shapes alone; done once for each structure, since it takes milliseconds."""
-    tokens = jax.ShapeDtypeStruct(shape, float)
-
-    def step(leaves: Any, x: Any) -> Any:
-        dyn = jax.tree_util.tree_unflatten(tree, leaves)
-        return dyn.layer(0.0, x, 1.0) if method.discrete else dyn.velocity(0.0, x)
-
-    try:
-        after = jax.eval_shape(step, list(leaves), tokens).shape
-    except InputError:
-        raise
-    except Exception as error:  # whatever a part of the user's own may raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"The parts do not fit tokens of shape {shape}: {reason}") from error
-    if after != shape:
-        raise InputError(f"The parts turn tokens of shape {shape} into shape {after}; check the sizes of V, O and MLP.")
-
-
-def save_times(save: Any, t: float, layer: float | None) -> np.ndarray:
-    """The times at which a run is saved: an even grid for a number, the array itself otherwise."""
-    if isinstance(save, (int, np.integer)) and not isinstance(save, bool):
-        return _even_times(int(save), t, layer)
-    try:
-        times = np.asarray(save, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"save must be a number of times or an array of them, not {save!r}.") from error
-    if times.ndim != 1 or times.size == 0 or not np.isfinite(times).all():
-        raise InputError("save must be a whole number or a non-empty list of finite times.")
-    if (np.diff(times) <= 0).any():
-        raise InputError("Save times must increase.")
-    slack = 1e-12 * max(1.0, t)
-    if times[0] < 0 or times[-1] > t + slack:
-        raise InputError(
-            f"Save times must lie in [0, t] = [0, {t:g}], but they reach from {times[0]:g} to {times[-1]:g}."
-        )
-    if layer is not None and np.abs(times / layer - np.round(times / layer)).max() > 1e-9:
-        raise InputError(f"Tokens exist only at whole layers: save times must be multiples of dt = {layer:g}.")
-    return times
-
-
-def _even_times(count: int, t: float, layer: float | None) -> np.ndarray:
-    if count < 1:
-        raise InputError(f"save must ask for at least one time, not {count}.")
-    if layer is None:
-        times = np.linspace(0.0, t, count) if count > 1 else np.array([t])
-        return times if t > 1e-100 else np.unique(times)
-    depth = math.floor(t / layer + 1e-9)
-    whole = np.unique(np.round(np.linspace(0, depth, count))) if count > 1 else np.array([depth])
-    return whole * layer
-
-
-def real(name: str, value: Any, least: float | None = None, above: float | None = None) -> float:
-    """``value`` as a finite float within its bounds, or a sentence."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a number, not {value!r}.") from error
-    bound = f">= {least:g}" if least is not None else f"> {above:g}"
-    if not math.isfinite(number) or (least is not None and number < least) or (above is not None and number <= above):
-        raise InputError(f"{name} must be a finite number {bound}, not {value!r}.")
-    return number

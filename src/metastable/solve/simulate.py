@@ -9,9 +9,10 @@ import numpy as np
 from metastable.equation.dynamics import Dynamics
 from metastable.provenance import stamp
 from metastable.solve import trust
-from metastable.solve.driver import Fate, Segment, drive, joined
+from metastable.solve.driver import drive
 from metastable.solve.methods import METHODS, Method
 from metastable.solve.plan import Plan, make_plan, with_numbers
+from metastable.solve.segments import Fate, Segment, joined
 from metastable.solve.stopping import Until
 from metastable.trajectory import Trajectory
 

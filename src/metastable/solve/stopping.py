@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from metastable.engines.chart.engine import of_runs
+from metastable.engines.chart.chart_engines import of_runs
 from metastable.engines.chart.state import attention as chart_attention
 from metastable.errors import InputError
 from metastable.observables.clusters import cluster_count

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.solve.driver import Fate, Segment
 from metastable.solve.plan import Plan
+from metastable.solve.segments import Fate, Segment
 from metastable.solve.trust import carries_copies
 from metastable.store.arrays_on_disk import Axes
 from metastable.store.checkpoint import Checkpoint

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.solve.driver import Segment, drive, engine_of
+from metastable.solve.driver import drive, engine_of
 from metastable.solve.plan import Plan
+from metastable.solve.segments import Segment
 from metastable.solve.simulate import collect, provenance, together
 from metastable.solve.stopping import Until, stop_rule
 from metastable.store import arrays_on_disk

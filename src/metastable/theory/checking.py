@@ -1,10 +1,10 @@
 """check: put the theory to one triple (Q, K, V) and one cloud of tokens."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable import initial
+from metastable.equation.weights import Weights
 from metastable.errors import InputError
 from metastable.theory import hypotheses
 from metastable.theory.check_report import ClaimReport, Report
@@ -22,8 +22,6 @@ from metastable.theory.theorems import (
 )
 from metastable.theory.verdicts import Kind, Status, Verdict
 
-Array = Any
-
 _HEADS = "No theorem applies: several heads are an open problem (second paper, section 6)."
 _TIME = "No theorem applies: the weights depend on time, and every result is for constant Q, K, V."
 _BIASES = "No theorem applies: the weights have biases, and the theory is for linear Q, K, V."
@@ -34,8 +32,8 @@ _REPEATED = (
 
 
 def check(
-    weights: Any,
-    tokens: Array = None,
+    weights: Weights,
+    tokens: ArrayLike | None = None,
     t: float | None = None,
     beta: float = 1.0,
     resolution: float = 1e-4,
@@ -114,14 +112,13 @@ def _check_numbers(t: float | None, beta: float, resolution: float) -> None:
         raise InputError(f"The horizon t must be a positive number, not {t!r}.")
 
 
-def _tokens(weights: Any, tokens: Array, seed: int) -> np.ndarray:
+def _tokens(weights: Weights, tokens: ArrayLike | None, seed: int) -> np.ndarray:
     d = getattr(weights, "dimension", None)
     if not hasattr(weights, "value_map"):
         raise InputError(f"weights must be a Weights object, not {type(weights).__name__}.")
     if tokens is None:
         if d is None:
             raise InputError("Every map is the identity, so the dimension is not known; give tokens.")
-
         return initial.cube(40, d, side=5.0, seed=seed)
     x = np.asarray(tokens, dtype=float)
     if x.ndim != 2 or 0 in x.shape or not np.isfinite(x).all():
@@ -131,7 +128,7 @@ def _tokens(weights: Any, tokens: Array, seed: int) -> np.ndarray:
     return x
 
 
-def _no_theorem(weights: Any) -> str:
+def _no_theorem(weights: Weights) -> str:
     if weights.time_dependent:
         return _TIME
     if weights.heads > 1:
@@ -140,7 +137,7 @@ def _no_theorem(weights: Any) -> str:
     return _BIASES if biased else ""
 
 
-def _triple(weights: Any, x: np.ndarray, beta: float) -> Triple:
+def _triple(weights: Weights, x: np.ndarray, beta: float) -> Triple:
     d = x.shape[1]
     Q = np.eye(d) if weights.Q is None else np.asarray(weights.Q)[0]
     K = np.eye(d) if weights.K is None else np.asarray(weights.K)[0]

@@ -6,15 +6,12 @@ obeys one scalar equation, for softmax attention ("softmax", SA) and for weights
 1/((1-g)((n-1)g+1)) = (1/n)(1/(1-g) + 1/(g + 1/(n-1))).
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import exp1, expi, expit
 
 from metastable.errors import InputError, unknown
-
-Array = Any
 
 _NORMALISE = ("softmax", "unnormalised")
 
@@ -25,7 +22,7 @@ def check_normalise(name: str) -> None:
         raise unknown("normalise", name, _NORMALISE)
 
 
-def equiangular_rate(gamma: Array, n: int, beta: float, normalise: str = "softmax") -> Array:
+def equiangular_rate(gamma: ArrayLike, n: int, beta: float, normalise: str = "softmax") -> np.ndarray:
     """gamma' for n equiangular tokens.
 
     SA: 2 e^{beta gamma}(1-gamma)((n-1)gamma+1)/(e^beta + (n-1)e^{beta gamma});
@@ -62,7 +59,7 @@ def equiangular_time(gamma: float, n: int, beta: float, gamma0: float = 0.0, nor
     return _time(1.0 - gamma0, 1.0 - gamma, n, beta, normalise)
 
 
-def equiangular_path(t: Array, n: int, beta: float, gamma0: float = 0.0, normalise: str = "softmax") -> np.ndarray:
+def equiangular_path(t: ArrayLike, n: int, beta: float, gamma0: float = 0.0, normalise: str = "softmax") -> np.ndarray:
     """gamma(t): the closed-form time inverted, for one time or an array of times.
 
     The unknown is s = ln[((n-1)gamma+1)/(1-gamma)], for which 0 < s' <= 2 (SA) or 2 e^{beta gamma} (USA): a
@@ -97,7 +94,7 @@ def equiangular_path(t: Array, n: int, beta: float, gamma0: float = 0.0, normali
     return np.array([one(float(v)) for v in times.ravel()]).reshape(times.shape)
 
 
-def prelayernorm_rates(gamma: Array, r: Array, n: int, beta: float) -> tuple[Array, Array]:
+def prelayernorm_rates(gamma: ArrayLike, r: ArrayLike, n: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
     """(gamma', r') for equiangular tokens of common length r under pre-LayerNorm attention (SA).
 
     Attention sees the directions, so gamma' is the spherical rate over r, and r' = (e^beta + (n-1) gamma

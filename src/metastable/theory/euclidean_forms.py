@@ -1,42 +1,39 @@
 """Exact solutions in R^d: the second paper's flow (1), its rescaling (4), and its discrete time (3)."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import expm
 
 from metastable.errors import InputError
 
-Array = Any
-
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
-def rescaled(t: float, V: Array, x: Array) -> np.ndarray:
+def rescaled(t: float, V: ArrayLike, x: ArrayLike) -> np.ndarray:
     """z_i = e^{-tV} x_i, the change of variable between equations (1) and (4)."""
     return np.asarray(x, dtype=float) @ expm(-t * np.asarray(V, dtype=float)).T  # (n, d)
 
 
-def unscaled(t: float, V: Array, z: Array) -> np.ndarray:
+def unscaled(t: float, V: ArrayLike, z: ArrayLike) -> np.ndarray:
     """x_i = e^{tV} z_i."""
     return rescaled(-t, V, z)
 
 
-def uniform_attention_path(t: float, V: Array, x: Array) -> np.ndarray:
+def uniform_attention_path(t: float, V: ArrayLike, x: ArrayLike) -> np.ndarray:
     """Tokens at time t when Q^T K = 0, so that attention is 1/n for ever: x_i(0) + (e^{tV} - I) xbar_0."""
     x = np.asarray(x, dtype=float)
     mean = x.mean(axis=0)
     return x + (expm(t * np.asarray(V, dtype=float)) - np.eye(len(mean))) @ mean  # (n, d)
 
 
-def uniform_attention_rescaled_path(t: float, V: Array, x: Array) -> np.ndarray:
+def uniform_attention_rescaled_path(t: float, V: ArrayLike, x: ArrayLike) -> np.ndarray:
     """The same solution rescaled: z_i = e^{-tV}(x_i(0) - xbar_0) + xbar_0."""
     x = np.asarray(x, dtype=float)
     mean = x.mean(axis=0)
     return rescaled(t, V, x - mean) + mean  # (n, d)
 
 
-def two_token_line_rate(u: Array, score: float = 1.0, value: float = 1.0) -> Array:
+def two_token_line_rate(u: ArrayLike, score: float = 1.0, value: float = 1.0) -> np.ndarray:
     """u' for tokens +u and -u on the line, Q K = ``score``, V = ``value``: u' = value u tanh(score u^2)."""
     u = np.asarray(u, dtype=float)
     return value * u * np.tanh(score * u**2)
@@ -66,7 +63,7 @@ def two_token_line_limit(u0: float, score: float = 1.0) -> float:
     return float(u0 * np.exp(-0.5 * integral))
 
 
-def collapse_covariance(t: float, C0: Array) -> np.ndarray:
+def collapse_covariance(t: float, C0: ArrayLike) -> np.ndarray:
     """Covariance of small centred tokens under V = -I, Q^T K = I: C' = -2 C^2, so C = (C0^{-1} + 2tI)^{-1}.
 
     Written C0 (I + 2t C0)^{-1}, which a singular C0 does not hurt. tr C tends to rank(C0)/(2t).
@@ -78,14 +75,14 @@ def collapse_covariance(t: float, C0: Array) -> np.ndarray:
     return np.linalg.solve(np.eye(len(C0)) + 2.0 * t * C0, C0)
 
 
-def discrete_step(x: Array, dt: float, Q: Array, K: Array, V: Array) -> np.ndarray:
+def discrete_step(x: ArrayLike, dt: float, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> np.ndarray:
     """One layer of equation (3): x_i + dt sum_j P_ij V x_j."""
     x = np.asarray(x, dtype=float)
     P = _softmax((x @ np.asarray(Q).T) @ (x @ np.asarray(K).T).T)  # (n, n)
     return x + dt * P @ x @ np.asarray(V).T
 
 
-def discrete_rescaled_step(z: Array, k: int, dt: float, Q: Array, K: Array, V: Array) -> np.ndarray:
+def discrete_rescaled_step(z: ArrayLike, k: int, dt: float, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> np.ndarray:
     """One step of Remark 4's recursion for z^[k] = R^{-k} x^[k], R = I + dt V.
 
     The printed denominator has z_l on the query side; it must be z_i, or the rows of P do not sum to one.

@@ -24,16 +24,13 @@ Tolerances, with eps the rounding of the stored numbers (``unit``):
 Symmetry is not required, but measured and reported.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.theory.leading import leading, paranormal_splitting, simple_leading_eigenvalue
 from metastable.theory.residuals import Finding, decide, joined
 from metastable.theory.spectrum import EPS, imaginary_axis, spectrum, square, widest
-
-Array = Any
 
 __all__ = [
     "Finding",
@@ -56,7 +53,7 @@ __all__ = [
 # --- queries and keys -----------------------------------------------------------------------------
 
 
-def score_matrix(Q: Array, K: Array, unit: float = EPS) -> tuple[np.ndarray, float]:
+def score_matrix(Q: ArrayLike, K: ArrayLike, unit: float = EPS) -> tuple[np.ndarray, float]:
     """Q^T K (d, d), and the size of what rounding may have done to it."""
     Q, K = np.atleast_2d(np.asarray(Q, dtype=float)), np.atleast_2d(np.asarray(K, dtype=float))
     if Q.shape != K.shape or Q.ndim != 2:
@@ -65,7 +62,7 @@ def score_matrix(Q: Array, K: Array, unit: float = EPS) -> tuple[np.ndarray, flo
     return Q.T @ K, (k + d + 1) * unit * float(np.linalg.norm(Q) * np.linalg.norm(K))
 
 
-def score_positive_definite(Q: Array, K: Array, unit: float = EPS) -> Finding:
+def score_positive_definite(Q: ArrayLike, K: ArrayLike, unit: float = EPS) -> Finding:
     """Q^T K > 0: the least eigenvalue of the symmetric part, which is the distance to failing.
 
     With k < d rows there is an x with Kx = 0, so the answer is no without any arithmetic.
@@ -91,7 +88,7 @@ def score_positive_definite(Q: Array, K: Array, unit: float = EPS) -> Finding:
     return Finding("Q^T K > 0", holds, numbers, least, tolerance, sentence)
 
 
-def score_multiple_of_identity(Q: Array, K: Array, unit: float = EPS) -> Finding:
+def score_multiple_of_identity(Q: ArrayLike, K: ArrayLike, unit: float = EPS) -> Finding:
     """Q^T K = a I with a > 0 (Theorem C.5 has a = 1; the tokens sqrt(a) x bring any a to that)."""
     M, tolerance = score_matrix(Q, K, unit)
     return _scalar("Q^T K = a I, a > 0", M, tolerance, 1.0)
@@ -100,13 +97,13 @@ def score_multiple_of_identity(Q: Array, K: Array, unit: float = EPS) -> Finding
 # --- values ---------------------------------------------------------------------------------------
 
 
-def positive_multiple_of_identity(V: Array, unit: float = EPS) -> Finding:
+def positive_multiple_of_identity(V: ArrayLike, unit: float = EPS) -> Finding:
     """V = c I with c > 0 (Theorem 3.1, footnote 2)."""
     spec = spectrum(V, unit)
     return _scalar("V = c I, c > 0", spec.V, spec.error, 1.0)
 
 
-def negative_multiple_of_identity(V: Array, unit: float = EPS) -> Finding:
+def negative_multiple_of_identity(V: ArrayLike, unit: float = EPS) -> Finding:
     """V = -c I with c > 0 (Theorem C.5, footnote 2)."""
     spec = spectrum(V, unit)
     return _scalar("V = -c I, c > 0", spec.V, spec.error, -1.0)
@@ -136,7 +133,7 @@ def _scalar(name: str, M: np.ndarray, tolerance: float, sign: float) -> Finding:
     return Finding(name, holds, numbers, margin, tolerance, sentence)
 
 
-def positive_scalars(Q: Array, K: Array, V: Array, unit: float = EPS) -> Finding:
+def positive_scalars(Q: ArrayLike, K: ArrayLike, V: ArrayLike, unit: float = EPS) -> Finding:
     """d = 1, V > 0 and Q K > 0 (Theorem 2.1); columns Q and K have the number Q^T K as product."""
     V = square(V)
     name = "d = 1, V > 0, Q K > 0"
@@ -153,7 +150,7 @@ def positive_scalars(Q: Array, K: Array, V: Array, unit: float = EPS) -> Finding
     return Finding(name, holds, {"V": value, "Q K": score}, margin, tolerance, sentence)
 
 
-def all_entries_positive(V: Array, unit: float = EPS) -> Finding:
+def all_entries_positive(V: ArrayLike, unit: float = EPS) -> Finding:
     """V > 0 entry by entry, whence Perron-Frobenius: a simple positive leading eigenvalue."""
     V = square(V)
     least, tolerance = float(V.min()), unit * float(np.abs(V).max())
@@ -167,12 +164,12 @@ def all_entries_positive(V: Array, unit: float = EPS) -> Finding:
     return Finding("all entries of V positive", holds, numbers, least, tolerance, sentence)
 
 
-def paranormal(V: Array, unit: float = EPS) -> Finding:
+def paranormal(V: ArrayLike, unit: float = EPS) -> Finding:
     """Definition 2(ii): R^d = F + G, V = lambda Id on F, lambda > 0, spectral radius < lambda on G."""
     return paranormal_splitting(V, unit)[0]
 
 
-def eigenvalues_with_positive_real_part(V: Array, unit: float = EPS) -> Finding:
+def eigenvalues_with_positive_real_part(V: ArrayLike, unit: float = EPS) -> Finding:
     """k >= 1 eigenvalues with positive real part, the k of Conjecture 4.2.
 
     The margin is the change of V that would bring an eigenvalue onto the imaginary axis, where k
@@ -203,7 +200,7 @@ def _diagonal(S: np.ndarray) -> bool:
 # --- together -------------------------------------------------------------------------------------
 
 
-def positive_along_leading(Q: Array, K: Array, V: Array, unit: float = EPS) -> Finding:
+def positive_along_leading(Q: ArrayLike, K: ArrayLike, V: ArrayLike, unit: float = EPS) -> Finding:
     """<Q phi, K phi> > 0 for the unit leading eigenvector phi (Definition 1).
 
     A change delta of V turns phi by at most delta/sep to first order, with sep = sigma_min(lambda I -
@@ -234,7 +231,7 @@ def positive_along_leading(Q: Array, K: Array, V: Array, unit: float = EPS) -> F
     return Finding(name, holds, {"<Q phi1, K phi1>": value}, margin, tolerance, sentence)
 
 
-def good_triple(Q: Array, K: Array, V: Array, unit: float = EPS) -> Finding:
+def good_triple(Q: ArrayLike, K: ArrayLike, V: ArrayLike, unit: float = EPS) -> Finding:
     """Definition 1: a simple positive leading eigenvalue, and <Q phi1, K phi1> > 0.
 
     >>> good_triple(np.eye(2), np.eye(2), np.diag([2.0, 1.0])).holds
@@ -245,13 +242,13 @@ def good_triple(Q: Array, K: Array, V: Array, unit: float = EPS) -> Finding:
     return joined("good triple", parts, "good triple (Definition 1)")
 
 
-def good_triple_with_multiplicity(Q: Array, K: Array, V: Array, unit: float = EPS) -> Finding:
+def good_triple_with_multiplicity(Q: ArrayLike, K: ArrayLike, V: ArrayLike, unit: float = EPS) -> Finding:
     """Definition 2: Q^T K > 0, and V paranormal."""
     parts = [score_positive_definite(Q, K, unit), paranormal(V, unit)]
     return joined("good triple with multiplicity", parts, "good triple with multiplicity (Definition 2)")
 
 
-def distinct_tokens(tokens: Array) -> Finding:
+def distinct_tokens(tokens: ArrayLike) -> Finding:
     """Pairwise distinct tokens on the line (Theorem 2.1): the least gap, against the spacing of floats."""
     x = np.sort(np.asarray(tokens, dtype=float).reshape(-1))
     least = float(np.diff(x).min(initial=np.inf))

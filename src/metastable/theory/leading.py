@@ -1,9 +1,9 @@
 """The leading eigenvalue of V: simple and positive (Definition 1), or repeated and semisimple (2)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.theory.residuals import Finding, decide
 from metastable.theory.spectrum import (
@@ -18,8 +18,6 @@ from metastable.theory.spectrum import (
     split,
     widest,
 )
-
-Array = Any
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Leading:
     error: float
 
 
-def leading(V: Array, unit: float = EPS) -> Leading:
+def leading(V: ArrayLike, unit: float = EPS) -> Leading:
     """The eigenvalue of largest modulus with its two vectors; meaningful when it is real and simple.
 
     >>> leading([[2.0, 1.0], [0.0, 1.0]]).left.round(12).tolist()
@@ -55,7 +53,7 @@ def leading(V: Array, unit: float = EPS) -> Leading:
     return Leading(value, sign * vector, left, parts.obliqueness, separation, spec.error)
 
 
-def simple_leading_eigenvalue(V: Array, unit: float = EPS) -> Finding:
+def simple_leading_eigenvalue(V: ArrayLike, unit: float = EPS) -> Finding:
     """Is the eigenvalue of largest modulus real, positive and simple?
 
     Yes when some circle |z| = rho below it and above the others keeps sigma_min(V - zI) > delta: no
@@ -127,7 +125,7 @@ def _said(spec: Spectrum, holds: bool | None, margin: float) -> str:
 # --- with multiplicity ----------------------------------------------------------------------------
 
 
-def paranormal_splitting(V: Array, unit: float = EPS) -> tuple[Finding, Splitting | None]:
+def paranormal_splitting(V: ArrayLike, unit: float = EPS) -> tuple[Finding, Splitting | None]:
     """Definition 2(ii) with the subspaces: V = lambda Id on F, spectral radius below lambda on G.
 
     For every m such that the m leading eigenvalues lie within sqrt(unit) ||V|| of each other, F is

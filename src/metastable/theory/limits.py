@@ -6,20 +6,20 @@ something: the extreme levels of three hyperplanes, a polytope whose faces must 
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+from scipy.optimize import nnls
+from scipy.spatial import ConvexHull
 
 from metastable.errors import InputError
 from metastable.theory.spectrum import Splitting
-
-Array = Any
 
 
 class LimitSet(Protocol):
     """Anything tokens may converge to."""
 
-    def distance(self, z: Array) -> np.ndarray:
+    def distance(self, z: np.ndarray) -> np.ndarray:
         """Distance of each token from the set, (n,)."""
 
     def describe(self) -> str:
@@ -36,7 +36,7 @@ class Points:
 
     points: np.ndarray
 
-    def distance(self, z: Array) -> np.ndarray:
+    def distance(self, z: np.ndarray) -> np.ndarray:
         """Distance of each token from the nearest point."""
         return np.asarray(_pairwise(np.asarray(z, dtype=float), self.points).min(axis=1))
 
@@ -56,7 +56,7 @@ class BooleanAttention:
     left: int
     right: int
 
-    def distance(self, P: Array) -> np.ndarray:
+    def distance(self, P: np.ndarray) -> np.ndarray:
         """Total variation between each row of P (n, n) and the nearer leader's unit row."""
         P = np.asarray(P, dtype=float)
         off = P.copy()
@@ -66,7 +66,7 @@ class BooleanAttention:
             return np.asarray(spill)
         return np.asarray(spill + np.minimum(P[:, self.left], P[:, self.right]))
 
-    def rank(self, P: Array) -> int:
+    def rank(self, P: np.ndarray) -> int:
         """Rank of the Boolean matrix that P is nearest to: how many leaders are listened to."""
         P = np.asarray(P, dtype=float)
         return len(set(np.where(P[:, self.left] >= P[:, self.right], self.left, self.right).tolist()))
@@ -76,7 +76,7 @@ class BooleanAttention:
         return f"attention on token {self.left} or token {self.right} alone"
 
 
-def boolean_attention_of(x: Array) -> BooleanAttention:
+def boolean_attention_of(x: np.ndarray) -> BooleanAttention:
     """The leaders of tokens on the line (n, 1): the left-most and the right-most."""
     x = np.asarray(x, dtype=float).reshape(-1)
     return BooleanAttention(int(x.argmin()), int(x.argmax()))
@@ -94,7 +94,7 @@ class Polytope:
     points: np.ndarray
     form: np.ndarray
 
-    def distance(self, z: Array) -> np.ndarray:
+    def distance(self, z: np.ndarray) -> np.ndarray:
         """The lesser of |z| and the distance of z from the supporting hyperplane with normal K^T Q z.
 
         For z in the polytope this is at least its distance from the boundary or 0 (walking from z along the normal one
@@ -109,10 +109,8 @@ class Polytope:
         face = np.abs(gap) / np.where(length > 0.0, length, 1.0)
         return np.asarray(np.where(length > 0.0, np.minimum(size, face), size))
 
-    def boundary_distance(self, z: Array) -> np.ndarray:
+    def boundary_distance(self, z: np.ndarray) -> np.ndarray:
         """Euclidean distance of points of the polytope from its boundary, by its facets (d <= 6, full-dimensional)."""
-        from scipy.spatial import ConvexHull
-
         z = np.asarray(z, dtype=float)
         if z.shape[1] == 1:
             ends = np.array([[self.points.min()], [self.points.max()]])
@@ -128,8 +126,6 @@ class Polytope:
         A point is a vertex when it is no convex combination of the others: nonnegative least squares leaves a residual
         larger than ``apart``.
         """
-        from scipy.optimize import nnls
-
         kept = _representatives(self.points, apart)
         if len(kept) < 2:
             return kept
@@ -153,13 +149,13 @@ class ParallelHyperplanes:
     normal: np.ndarray
     levels: tuple[float, ...]
 
-    def distance(self, z: Array) -> np.ndarray:
+    def distance(self, z: np.ndarray) -> np.ndarray:
         """Euclidean distance of each token from the nearest hyperplane."""
         along = np.asarray(z, dtype=float) @ self.normal  # (n,)
         gaps = np.abs(along[:, None] - np.array(self.levels)[None, :])
         return np.asarray(gaps.min(axis=1) / np.linalg.norm(self.normal))
 
-    def occupied(self, z: Array) -> int:
+    def occupied(self, z: np.ndarray) -> int:
         """How many of the hyperplanes are some token's nearest."""
         along = np.asarray(z, dtype=float) @ self.normal
         return len(set(np.abs(along[:, None] - np.array(self.levels)[None, :]).argmin(axis=1).tolist()))
@@ -169,7 +165,7 @@ class ParallelHyperplanes:
         return f"at most three parallel hyperplanes, at levels {', '.join(f'{v:.4g}' for v in self.levels)}"
 
 
-def hyperplanes_of(z: Array, normal: Array) -> ParallelHyperplanes:
+def hyperplanes_of(z: np.ndarray, normal: np.ndarray) -> ParallelHyperplanes:
     """The only candidates the proof leaves: the extreme levels of the right sign, and 0.
 
     >>> hyperplanes_of([[2.0], [1.0], [0.5]], [1.0]).levels
@@ -188,7 +184,7 @@ class PolytopeTimesSubspace:
     coordinates: np.ndarray
     polytope: Polytope
 
-    def distance(self, z: Array) -> np.ndarray:
+    def distance(self, z: np.ndarray) -> np.ndarray:
         """Distance within F of each token's projection; an upper bound of the distance in R^d, equal if F is normal to
         G."""
         return self.polytope.distance(np.asarray(z, dtype=float) @ self.coordinates.T)
@@ -199,12 +195,12 @@ class PolytopeTimesSubspace:
         return f"(the boundary of a convex polytope in dimension {m}, or the origin) x a subspace of dimension {d - m}"
 
 
-def polytope_of(z: Array, form: Array) -> Polytope:
+def polytope_of(z: np.ndarray, form: np.ndarray) -> Polytope:
     """The convex hull of the tokens, with Q^T K as its form."""
     return Polytope(np.asarray(z, dtype=float), np.asarray(form, dtype=float))
 
 
-def polytope_times_subspace_of(z: Array, form: Array, splitting: Splitting) -> PolytopeTimesSubspace:
+def polytope_times_subspace_of(z: np.ndarray, form: np.ndarray, splitting: Splitting) -> PolytopeTimesSubspace:
     """The hull of the tokens' projections on F, with Q^T K restricted to F."""
     inner = splitting.basis.T @ np.asarray(form, dtype=float) @ splitting.basis  # (m, m)
     return PolytopeTimesSubspace(
@@ -223,7 +219,7 @@ class ParallelSubspaces:
     rows: np.ndarray
     centres: np.ndarray
 
-    def distance(self, z: Array) -> np.ndarray:
+    def distance(self, z: np.ndarray) -> np.ndarray:
         """Euclidean distance of each token from the nearest subspace."""
         return np.asarray(_pairwise(np.asarray(z, dtype=float) @ self.rows.T, self.centres).min(axis=1))
 
@@ -232,7 +228,7 @@ class ParallelSubspaces:
         return f"at most three parallel subspaces of codimension {len(self.rows)} ({len(self.centres)} found)"
 
 
-def parallel_subspaces_of(z: Array, splitting: Splitting) -> ParallelSubspaces:
+def parallel_subspaces_of(z: np.ndarray, splitting: Splitting) -> ParallelSubspaces:
     """Three centres by farthest points (their worst distance is at most twice the best possible), then means."""
     rows = np.linalg.qr(splitting.coordinates.T)[0].T  # (k, d)
     y = np.asarray(z, dtype=float) @ rows.T  # (n, k)

@@ -20,7 +20,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,10 +29,9 @@ from metastable.solve.driver import drive
 from metastable.solve.plan import make_plan
 from metastable.solve.simulate import collect, simulate
 from metastable.theory.closed_forms import collapse_covariance
-from metastable.theory.theorems import Claim, Measurement, Triple, settled_tokens
+from metastable.theory.theorems import Claim, Measurement, Triple, certified_until, settled_tokens
 from metastable.theory.verdicts import Status
-
-Array = Any
+from metastable.trajectory import Trajectory
 
 _DOUBLINGS = 3
 _LONGEST = 1e4  # in units of 1/||V||: a few seconds
@@ -73,11 +71,11 @@ def settle(triple: Triple, claims: Sequence[Claim], t: float | None, resolution:
         patience -= seconds
         last = attempt == _DOUBLINGS or t is not None or 2.0 * horizon > longest
         outcomes = tuple(_judge(claim, triple, run, resolution, last) for claim in claims)
-        ended = run.status != "done" or run.valid_until < horizon or patience <= 0.0
+        ended = run.status != "done" or certified_until(run) < horizon or patience <= 0.0
         if last or ended or all(o.status == "holds" for o in outcomes):
             break
         horizon *= 2.0
-    return Settled(outcomes, horizon, float(run.valid_until))
+    return Settled(outcomes, horizon, certified_until(run))
 
 
 def needed_time(claim: Claim, triple: Triple, resolution: float) -> float:
@@ -85,7 +83,7 @@ def needed_time(claim: Claim, triple: Triple, resolution: float) -> float:
     return 2.0 * float(np.log(1.0 / resolution)) / claim.rate(triple)
 
 
-def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Any, float]:
+def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Trajectory, float]:
     """The rescaled flow, to the horizon or as far as patience allows, and the seconds it took after compilation.
 
     The run's own warning about rounding is left out here: it becomes part of the verdict.
@@ -105,8 +103,8 @@ def rescaled_run(triple: Triple, horizon: float, patience: float) -> tuple[Any, 
         return collect(plan, parts), seconds
 
 
-def _judge(claim: Claim, triple: Triple, run: Any, resolution: float, last: bool) -> Outcome:
-    valid = np.flatnonzero(run.t <= run.valid_until)
+def _judge(claim: Claim, triple: Triple, run: Trajectory, resolution: float, last: bool) -> Outcome:
+    valid = np.flatnonzero(run.t <= certified_until(run))
     end = int(valid[-1]) if len(valid) else 0
     now, rounding = _measured(claim, triple, run, end)
     before, _ = _measured(claim, triple, run, max(end - 1, 0))
@@ -130,7 +128,7 @@ def _judge(claim: Claim, triple: Triple, run: Any, resolution: float, last: bool
     return Outcome(now, "undecided", f"distance still falling at t = {when:.4g} ({now.residual:.3g}){enough}")
 
 
-def _measured(claim: Claim, triple: Triple, run: Any, index: int) -> tuple[Measurement, float]:
+def _measured(claim: Claim, triple: Triple, run: Trajectory, index: int) -> tuple[Measurement, float]:
     z, rounding = settled_tokens(run, index)
     attention: Callable[[], np.ndarray] = lambda: np.asarray(run.attention(index))[0]  # noqa: E731
     return claim.measure(triple, z, attention), rounding

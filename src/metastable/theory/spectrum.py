@@ -15,14 +15,12 @@ needs no assumption on how close together, or how far from normal, the eigenvalu
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import lapack, schur, solve_sylvester
 
 from metastable.errors import InputError
-
-Array = Any
 
 EPS = float(np.finfo(float).eps)
 
@@ -57,7 +55,7 @@ class Spectrum:
         return float(np.abs(self.values[:, None] - curve[None, :]).min() / self.condition)
 
 
-def spectrum(V: Array, unit: float = EPS) -> Spectrum:
+def spectrum(V: ArrayLike, unit: float = EPS) -> Spectrum:
     """The spectrum of a real square matrix; ``unit`` is the relative rounding of its entries."""
     V = square(V)
     exact = bool((np.triu(V) == V).all() or (np.tril(V) == V).all())
@@ -71,7 +69,7 @@ def spectrum(V: Array, unit: float = EPS) -> Spectrum:
     return Spectrum(V, values[order].astype(complex), error, condition, exact)
 
 
-def square(V: Array) -> np.ndarray:
+def square(V: ArrayLike) -> np.ndarray:
     """V as a finite real square matrix, or a sentence."""
     V = np.atleast_2d(np.asarray(V, dtype=float))
     if V.ndim != 2 or V.shape[0] != V.shape[1] or not np.isfinite(V).all():
@@ -190,7 +188,7 @@ class Splitting:
     obliqueness: float
 
 
-def split(V: Array, chosen: Callable[[np.ndarray], np.ndarray]) -> Splitting:
+def split(V: ArrayLike, chosen: Callable[[np.ndarray], np.ndarray]) -> Splitting:
     """Split R^d by a group of eigenvalues; ``chosen`` maps the eigenvalues (d,) to a mask (conjugates together).
 
     An ordered real Schur form V = Z T Z^T gives F, and the Sylvester equation T11 Y - Y T22 = -T12 gives G:

@@ -1,16 +1,14 @@
 """Rates, energies and probabilities of attention on the sphere."""
 
 from math import comb
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import expm
 from scipy.special import betainc, hyp0f1, ive
 
 from metastable.errors import InputError
 from metastable.theory.equiangular import check_normalise
-
-Array = Any
 
 # Renyi's parking constant, the mean covered share when unit cars park at random: the integral over x > 0 of
 # exp(-2 (E1(x) + ln x + Euler's gamma)).
@@ -20,19 +18,19 @@ RENYI_PARKING_CONSTANT = 0.7475979202534114
 # --- energy ---------------------------------------------------------------------------------------
 
 
-def interaction_energy(x: Array, beta: float) -> float:
+def interaction_energy(x: ArrayLike, beta: float) -> float:
     """E = (1/(2 beta n^2)) sum_ij e^{beta <x_i, x_j>}, which never decreases when Q = K = V = I."""
     x = np.asarray(x, dtype=float)
     return float(np.exp(beta * (x @ x.T)).mean() / (2.0 * beta))  # (n, n)
 
 
-def energy_rate(x: Array, velocity: Array, beta: float, normalise: str = "softmax") -> float:
+def energy_rate(x: ArrayLike, velocity: ArrayLike, beta: float, normalise: str = "softmax") -> float:
     """dE/dt = (1/n) sum |x_i'|^2 (USA) or (1/n^2) sum Z_i |x_i'|^2 (SA), from tokens and velocities."""
     x, v = np.asarray(x, dtype=float), np.asarray(velocity, dtype=float)
     return float((_partition(x, beta, normalise) * (v**2).sum(axis=1)).mean())
 
 
-def rotational_imbalance(x: Array, velocity: Array, beta: float, normalise: str = "softmax") -> np.ndarray:
+def rotational_imbalance(x: ArrayLike, velocity: ArrayLike, beta: float, normalise: str = "softmax") -> np.ndarray:
     """sum_i w_i (x_i v_i^T - v_i x_i^T), w_i = 1 (USA) or Z_i/n (SA): (d, d), zero along the flow."""
     x, v = np.asarray(x, dtype=float), np.asarray(velocity, dtype=float)
     M = (x * _partition(x, beta, normalise)[:, None]).T @ v  # (d, d)
@@ -65,7 +63,7 @@ def uniform_energy(beta: float, d: int) -> float:
 # --- linear rates ---------------------------------------------------------------------------------
 
 
-def consensus_rates(V: Array, n: int, index: int = -1) -> np.ndarray:
+def consensus_rates(V: ArrayLike, n: int, index: int = -1) -> np.ndarray:
     """Linear rates at consensus on an eigenvector of symmetric V (full attention), sorted, n(d-1) of them.
 
     With eigenvalue lambda = the ``index``-th of V in ascending order: -lambda with multiplicity (n-1)(d-1),
@@ -82,7 +80,7 @@ def causal_consensus_rates(n: int) -> np.ndarray:
     return -(1.0 - 1.0 / np.arange(1, n + 1))
 
 
-def mode_growth_rate(k: Array, beta: float, normalise: str = "softmax") -> Array:
+def mode_growth_rate(k: ArrayLike, beta: float, normalise: str = "softmax") -> np.ndarray:
     """Growth rate of mode k of a small perturbation of the uniform law on the circle.
 
     k^2 I_k(beta)/beta (USA), divided by I_0(beta) for SA.
@@ -111,7 +109,7 @@ def fastest_mode(beta: float) -> int:
 # --- causal attention and leaders -----------------------------------------------------------------
 
 
-def first_token_path(t: Array, V: Array, x: Array) -> np.ndarray:
+def first_token_path(t: ArrayLike, V: ArrayLike, x: ArrayLike) -> np.ndarray:
     """Causal token 1 for any V: e^{tV} x/|e^{tV} x| at each time, (T, d), however long the run.
 
     The exponential is applied in steps with |step| * ||V|| <= 1, each followed by a normalisation; directions

@@ -5,7 +5,6 @@ A claim is data: add one by adding an entry to ``THEOREMS``.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from metastable.theory.leading import leading, paranormal_splitting
 from metastable.theory.residuals import Finding
 from metastable.theory.spectrum import EPS, growing, spectrum, split
 from metastable.theory.verdicts import Kind
-
-Array = Any
+from metastable.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Claim:
     measure: Callable[[Triple, np.ndarray, Callable[[], np.ndarray]], Measurement]
 
 
-def settled_tokens(run: Any, index: int) -> tuple[np.ndarray, float]:
+def settled_tokens(run: Trajectory, index: int) -> tuple[np.ndarray, float]:
     """Tokens of a rescaled run without the components in which V contracts, and how well they are known.
 
     z = e^{-tV} x grows without bound where V contracts, and no limit set constrains those directions; taken from z, the
@@ -84,6 +82,11 @@ def settled_tokens(run: Any, index: int) -> tuple[np.ndarray, float]:
     back = np.linalg.inv(left)[:, keep]  # (d, kept)
     z = zeta[index][:, keep] @ back.T  # (n, d)
     return z, EPS * float(np.linalg.cond(left) * np.abs(z).max(initial=0.0))
+
+
+def certified_until(run: Trajectory) -> float:
+    """The last time to which a run's digits are certified; where nothing was certified, its start."""
+    return float(run.t[0] if run.valid_until is None else run.valid_until)
 
 
 # --- measurements -------------------------------------------------------------------------------------------------

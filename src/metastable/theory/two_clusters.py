@@ -5,20 +5,17 @@ a = beta(1 - cos phi) = 2 beta/(1+e^{-2u}): the singularities at 0 and pi are go
 integral of 1/B, a smooth function. Everything is summed in logarithms, so beta may be as large as one likes.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logit, logsumexp
 
 from metastable.errors import InputError
 from metastable.theory.equiangular import check_normalise
 
-Array = Any
-
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
-def two_cluster_rate(phi: Array, beta: float, m1: int = 1, m2: int = 1, normalise: str = "softmax") -> Array:
+def two_cluster_rate(phi: ArrayLike, beta: float, m1: int = 1, m2: int = 1, normalise: str = "softmax") -> np.ndarray:
     """phi' for two clusters of m1 and m2 tokens at angle phi; m1 = m2 = 1 is the two-token equation.
 
     SA: -sin(phi) c [m2/(m1 e^beta + m2 c) + m1/(m2 e^beta + m1 c)] with c = e^{beta cos phi};
@@ -66,7 +63,7 @@ def two_cluster_time(
     return float(np.exp(two_cluster_log_time(phi0, phi1, beta, m1, m2, normalise)))
 
 
-def causal_second_token_rate(phi: Array, beta: float) -> Array:
+def causal_second_token_rate(phi: ArrayLike, beta: float) -> np.ndarray:
     """phi' = -sin(phi)/(1 + e^{beta(1-cos phi)}) for causal token 2 when V = I: token 1 never moves.
 
     Half the two-token rate: only one of the two tokens walks.
@@ -79,7 +76,7 @@ def causal_second_token_time(phi0: float, phi1: float, beta: float) -> float:
     return 2.0 * two_cluster_time(phi0, phi1, beta)
 
 
-def _log_slowness(a: Array, beta: float, m1: int, m2: int, normalise: str) -> Array:
+def _log_slowness(a: np.ndarray, beta: float, m1: int, m2: int, normalise: str) -> np.ndarray:
     """ln(1/B): SA, B = m2/(m1 e^a + m2) + m1/(m2 e^a + m1); USA, B = e^{beta - a}."""
     check_normalise(normalise)
     if min(m1, m2) < 1:

@@ -4,11 +4,13 @@ The status is "holds" or "fails" only when the whole confidence interval is on o
 whose horizon was too short counted against either answer; otherwise the verdict is "undecided".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from metastable.errors import InputError
 
@@ -99,8 +101,6 @@ def wilson_interval(successes: int, total: int, level: float = 0.95) -> Interval
     >>> tuple(round(v, 4) for v in wilson_interval(10, 10))
     (0.7225, 1.0)
     """
-    from scipy.special import ndtri
-
     if not _counts(successes, total):
         return (0.0, 1.0)
     z = float(ndtri((1.0 + level) / 2.0))
@@ -118,8 +118,6 @@ def exact_interval(successes: int, total: int, level: float = 0.95) -> Interval:
     >>> tuple(round(v, 4) for v in exact_interval(10, 10))
     (0.6915, 1.0)
     """
-    from scipy.special import betaincinv
-
     if not _counts(successes, total):
         return (0.0, 1.0)
     tail = (1.0 - level) / 2.0
@@ -128,10 +126,8 @@ def exact_interval(successes: int, total: int, level: float = 0.95) -> Interval:
     return (low, high)
 
 
-def mean_interval(values: Any, level: float = 0.95) -> Interval:
+def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     """Student's interval for a mean; infinite when there are fewer than two values."""
-    from scipy.special import stdtrit
-
     values = np.asarray(values, dtype=float).reshape(-1)
     if len(values) < 2:
         return (-np.inf, np.inf)
@@ -141,7 +137,11 @@ def mean_interval(values: Any, level: float = 0.95) -> Interval:
 
 
 def bootstrap_interval(
-    values: Any, statistic: Any = np.median, level: float = 0.95, draws: int = 2000, seed: int = 0
+    values: ArrayLike,
+    statistic: Callable[..., np.ndarray] = np.median,
+    level: float = 0.95,
+    draws: int = 2000,
+    seed: int = 0,
 ) -> Interval:
     """Percentile bootstrap of any statistic of one sample, for numbers that are far from normal.
 
@@ -249,7 +249,7 @@ def _share_criterion(required: float, decided: float) -> str:
 def judge_number(
     claim: str,
     source: str,
-    values: Any,
+    values: ArrayLike,
     accepted: Interval,
     *,
     kind: Kind = "theorem",

@@ -30,7 +30,6 @@ from metastable.engines.chart.basis import CAP, Chart, contracting, flow, quiet_
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.normalise import positive
 
-_NEAR = 0.25  # a token joins a reference within this relative distance
 _DEEPEST = 1e4  # gaps beyond it carry no weight
 _MOST_ENTRIES = 2**23  # attention entries held at once
 
@@ -90,7 +89,7 @@ def tokens_at(chart: Chart, times: Array, y: Array, refs: Array) -> Array:
 # --- attention and velocity -------------------------------------------------------------------------------------
 
 
-def _views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array, Array]:
+def views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array, Array]:
     """(c, eta, X): scaled references, offsets, and scaled tokens, all at time t."""
     shrink = jnp.exp(-chart.top * t)
     base = jnp.where(contracting(chart), y * shrink, shrunk_flow(chart, t, y))  # e^{-top t} xi, for references
@@ -107,7 +106,7 @@ def _scores(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: 
     rounding decides everything.
     """
     queries: Array = jnp.arange(y.shape[-2]) if rows is None else rows
-    c, eta, X = _views(chart, t, y, refs)
+    c, eta, X = views(chart, t, y, refs)
     E = jnp.exp(jnp.minimum(chart.top * t, CAP))
     XG = E * ((X if rows is None else jnp.take(X, queries, axis=-2)) @ jnp.asarray(chart.G))  # (..., m, d)
     far = jnp.einsum("...id,...jd->...ij", E * XG, c)
@@ -160,7 +159,7 @@ def _same(refs: Array, rows: Array) -> Array:
     return jnp.take(refs, rows, axis=-1)[..., :, None] == refs[..., None, :]
 
 
-def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> Array:
+def by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> Array:
     """``some(rows)``, (..., m, .), for all queries: at once (None), or in blocks when n x n entries are too many."""
     n = y.shape[-2]
     block = max(1, min(n, _MOST_ENTRIES // max(1, y[..., 0].size)))
@@ -174,7 +173,7 @@ def _by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> 
 
 def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
     """s_i = sum_m P_im (xi_m - xi_ref(i)) in unscaled space at time t, (..., n, d), and row sums a_i (..., n, 1)."""
-    c, eta, _ = _views(chart, t, y, refs)
+    c, eta, _ = views(chart, t, y, refs)
     E = jnp.exp(jnp.minimum(chart.top * t, CAP))
 
     def some(rows: Array | None) -> Array:
@@ -190,7 +189,7 @@ def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tu
             return jnp.concatenate([s / positive(total), jnp.ones_like(total)], axis=-1)
         return jnp.concatenate([s, total], axis=-1)
 
-    both = _by_rows(dyn, y, some)
+    both = by_rows(dyn, y, some)
     return both[..., :-1], both[..., -1:]
 
 
@@ -201,7 +200,7 @@ def closest_gap(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) ->
         gaps = gaps_below(dyn, chart, t, y, refs, rows)
         return jnp.where(gaps == 0.0, -jnp.inf, gaps).max(axis=-1, keepdims=True)
 
-    return _by_rows(dyn, y, some).max()
+    return by_rows(dyn, y, some).max()
 
 
 # A step holds the state in the scale of its start, ``since``. In a *frozen* state w all scales stay there: it is
@@ -230,7 +229,7 @@ def pulls(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, held: Ar
     s, total = gathered(dyn, chart, t, y, refs)
     offsets = s - gather(s, refs)
     if not dyn.normalise.stochastic:
-        c, _, _ = _views(chart, t, y, refs)
+        c, _, _ = views(chart, t, y, refs)
         xi = jnp.exp(jnp.minimum(chart.top * t, CAP)) * c
         offsets = offsets + (total - gather(total, refs)) * xi
     return (s, total - 1.0), offsets
@@ -251,62 +250,3 @@ def settle(chart: Chart, h: Array, y: Array, refs: Array) -> Array:
 def thaw(chart: Chart, h: Array, w: Array, refs: Array) -> Array:
     """The state at time since + h of a frozen state."""
     return jnp.where(own(w, refs), flow(chart, h, w, only=contracting(chart)), flow(chart, h, w))
-
-
-# --- references -------------------------------------------------------------------------------------------------
-
-
-def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array]:
-    """Choose references anew: each token follows the most attended token near it, to the end of the chain."""
-    if not (dyn.normalise.shift_invariant and dyn.normalise.stochastic):
-        return y, refs
-    n = y.shape[-2]
-    _, _, X = _views(chart, t, y, refs)
-    # attention held by each token: every row's is counted where it is highest, which blocks of rows can tell too
-    choice = _by_rows(dyn, y, lambda rows: gaps_below(dyn, chart, t, y, refs, rows).argmax(axis=-1)[..., None])
-    held = jax.nn.one_hot(choice[..., 0], n, dtype=y.dtype).sum(axis=-2) if n <= 512 else _counts(choice[..., 0], n)
-    square = (X**2).sum(axis=-1)
-
-    def best_near(some: Array | None) -> Array:
-        # distances pick candidates only, so they need no care; ties go to the lower index, so chains never close
-        rows: Array = jnp.arange(n) if some is None else some
-        mine = jnp.take(square, rows, axis=-1)[..., :, None]
-        apart = mine + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", jnp.take(X, rows, axis=-2), X)
-        near = apart <= _NEAR**2 * jnp.minimum(mine, square[..., None, :])
-        near = near | (rows[:, None] == jnp.arange(n))
-        return jnp.argmax(jnp.where(near, held[..., None, :], -1.0), axis=-1)[..., None]
-
-    best = _by_rows(dyn, y, best_near)[..., 0]  # (..., n)
-    for _ in range(max(1, int(np.ceil(np.log2(max(n, 2)))))):
-        best = jnp.take_along_axis(best, best, axis=-1)
-    return change(chart, t, y, refs, best), best
-
-
-def _counts(choice: Array, n: int) -> Array:
-    """How often each of n tokens is chosen, (..., n), without an n x n array."""
-    flat = choice.reshape(-1, n)
-    counts = jax.vmap(lambda row: jnp.zeros(n).at[row].add(1.0))(flat)
-    return counts.reshape(choice.shape)
-
-
-def change(chart: Chart, t: Array, y: Array, refs: Array, new: Array) -> Array:
-    """The same tokens relative to other references."""
-    eta = jnp.where(own(y, refs), 0.0, y)
-    down = contracting(chart)
-    base = gather(y, refs)  # each token's old reference
-    old_of_new = jnp.take_along_axis(refs, new, axis=-1)
-    moved = base - gather(base, new)
-    moved = jnp.where((refs == old_of_new)[..., None], 0.0, jnp.where(down, moved, flow(chart, t, moved)))
-    offset = moved + eta - gather(eta, new)
-    root = base + jnp.where(down, eta, flow(chart, -t, eta))
-    return jnp.where(own(y, new), root, offset)
-
-
-def shaken(y: Array, k: Array, amount: Array) -> Array:
-    """The state with relative noise of the size ``amount``.
-
-    The signs are those of a fast sine of place and step number k: as good as random here, and quick to compile.
-    """
-    place = jnp.arange(y.size, dtype=y.dtype).reshape(y.shape)
-    sign = jnp.sign(jnp.sin(12.9898 * place + 78.233 * k))
-    return y * (1.0 + amount * sign)

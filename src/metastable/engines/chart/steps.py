@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from metastable.backend import Array, jax, jnp
+from metastable.engines.chart import references
 from metastable.engines.chart import state as chart_state
 from metastable.engines.chart.basis import Chart, contracting, flow, times_L
 from metastable.equation.dynamics import Dynamics
@@ -54,8 +55,8 @@ def advance_fixed(
     """
 
     def anew(y: Array, refs: Array, k: Array) -> tuple[Array, Array]:
-        y, refs = chart_state.refer(dyn, chart, k * dt, y, refs)
-        return chart_state.shaken(y, k, shake), refs
+        y, refs = references.refer(dyn, chart, k * dt, y, refs)
+        return references.shaken(y, k, shake), refs
 
     def as_is(y: Array, refs: Array, k: Array) -> tuple[Array, Array]:
         return y, refs
@@ -125,8 +126,8 @@ def advance_adaptive(
     method: Method,
 ) -> Reached:
     """One adaptive segment with references chosen at its start."""
-    y, refs = chart_state.refer(dyn, chart, t0, y, refs)
-    y = chart_state.shaken(y, count, shake)
+    y, refs = references.refer(dyn, chart, t0, y, refs)
+    y = references.shaken(y, count, shake)
 
     def f(t: Array, y: Array) -> Array:
         return chart_state.moving_velocity(dyn, chart, t, y, refs, t0)

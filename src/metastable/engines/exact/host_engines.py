@@ -20,6 +20,7 @@ from metastable.equation import attention
 from metastable.equation.dynamics import Dynamics, Mix
 from metastable.equation.geometry import project
 from metastable.equation.weights import Weights
+from metastable.errors import InputError
 from metastable.solve.plan import Plan
 
 _failed: list[BaseException] = []  # what a callback could not say through JAX, such as Ctrl-C
@@ -51,6 +52,7 @@ class Exact:
         return dense.Dense().start(plan, x)
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
+        _failed.clear()
         with journal() as notes:
             after, saved = dense.advance(plan, state, stops, host_mix(self.summation, tangent=not plan.method.discrete))
         if _failed:
@@ -133,8 +135,21 @@ def velocity_field(dynamics: Dynamics, summation: str = "auto", tol: float = 1e-
     >>> bool(np.abs(velocity_field(dyn)(0.0, x) - dyn.velocity(0.0, x)).max() < 1e-14)
     True
     """
+    if dynamics.normalise.stream is None or dynamics.mask.interval is None or not dynamics.score.is_dot:
+        raise InputError(
+            "The kernels sum dot scores under a normalisation with a stream and a mask with an interval, not "
+            f"{dynamics.score.name}, {dynamics.normalise.name} and {dynamics.mask.name}."
+        )
     mix = host_mix(summation, tol, tangent=True)
-    return lambda t, x: dynamics.velocity(t, jnp.asarray(x), mix)
+
+    def velocity(t: Any, x: Any) -> Tokens:
+        _failed.clear()
+        found = jax.block_until_ready(dynamics.velocity(t, jnp.asarray(x), mix))
+        if _failed:
+            raise _failed.pop()
+        return found
+
+    return velocity
 
 
 def _mix(summation: str, tol: float, tangent: bool, dyn: Dynamics, now: Weights, y: Tokens, x: Tokens) -> Tokens:
