@@ -5,7 +5,7 @@ import pytest
 
 import metastable as ms
 from metastable.errors import InputError
-from metastable.engines.lanes.engine import Lanes
+from metastable.engines.lanes.lanes_engine import Lanes
 from metastable.solve import observe as observing
 from metastable.solve.driver import drive, engine_of
 from metastable.solve.plan import make_plan
