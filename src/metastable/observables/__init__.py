@@ -6,6 +6,12 @@ Tokens are x (..., n, d), attention is P (..., n, n) with heads among the leadin
 
 from metastable.observables.attention_rank import boolean_distance, effective_rank, rank
 from metastable.observables.clusters import cluster_count, cluster_labels, cluster_sizes, count_of, sizes_of
+from metastable.observables.eigenvector_projections import (
+    distinct_values,
+    hyperplane_counts,
+    left_eigenvectors,
+    projections,
+)
 from metastable.observables.energy import (
     dissipation,
     energy_maximum,
@@ -29,14 +35,8 @@ from metastable.observables.leaders import (
     strong_renyi_centers,
 )
 from metastable.observables.order import order_parameter
-from metastable.observables.projections import (
-    distinct_values,
-    hyperplane_counts,
-    left_eigenvectors,
-    projections,
-)
+from metastable.observables.received_mass import sink_baseline, sink_mass
 from metastable.observables.similarities import similarity_histogram, similarity_mean, similarity_share
-from metastable.observables.sink_mass import sink_baseline, sink_mass
 from metastable.observables.table import OBSERVABLES, Observable, observe
 from metastable.observables.tracking import Event, Plateau, Tracks, plateaus, track
 

@@ -14,13 +14,13 @@ from metastable.errors import InputError
 from metastable.observables import (
     attention_rank,
     clusters,
+    eigenvector_projections,
     energy,
     hull,
     leaders,
     order,
-    projections,
+    received_mass,
     similarities,
-    sink_mass,
     tracking,
 )
 from metastable.observables.arrays import MEASURES, Bools, Floats, Run, tokens
@@ -190,14 +190,14 @@ def _visible(run: Run) -> Bools | None:
 def mean_received(run: Run, per: str = "viewer") -> "xarray.DataArray":
     """Mean attention every token receives, with the position baseline as the coordinate "baseline"."""
     seen = _visible(run)
-    baseline = sink_mass.sink_baseline(np.shape(run.x)[-2], seen, per)
-    values = _attention(run, lambda P: sink_mass.sink_mass(P, seen, per))
+    baseline = received_mass.sink_baseline(np.shape(run.x)[-2], seen, per)
+    values = _attention(run, lambda P: received_mass.sink_mass(P, seen, per))
     return labelled(run, values, "sinks", ["head", "token"], {"baseline": ("token", baseline)})
 
 
 def sink_baseline(run: Run, per: str = "viewer") -> "xarray.DataArray":
     """What uniform attention over the visible tokens would give every token."""
-    one = sink_mass.sink_baseline(np.shape(run.x)[-2], _visible(run), per)
+    one = received_mass.sink_baseline(np.shape(run.x)[-2], _visible(run), per)
     return labelled(run, np.broadcast_to(one, np.shape(run.x)[:-1]), "sinks_baseline", ["token"])
 
 
@@ -243,7 +243,7 @@ def _value(run: Run, head: int) -> np.ndarray:
 
 def _coordinates(run: Run, V: np.ndarray) -> Floats:
     """Projections (T, ..., n, d): from the run's own chart where it has one, for z has lost small coordinates."""
-    values, directions = projections.left_eigenvectors(V)
+    values, directions = eigenvector_projections.left_eigenvectors(V)
     if getattr(run, "chart", None) is not None:
         zeta, own, left = run.coordinates()
         turn = np.linalg.solve(left.T, directions.T).T  # directions = turn @ left
@@ -252,11 +252,11 @@ def _coordinates(run: Run, V: np.ndarray) -> Floats:
         turn = np.where(same | pair, turn, 0.0)  # rounding must not let a growing coordinate into another
         if np.abs(turn @ left - directions).max() < 1e-9:
             return np.asarray(zeta @ turn.T)
-    return projections.projections(run.x, V)
+    return eigenvector_projections.projections(run.x, V)
 
 
 def _directions(V: np.ndarray) -> dict[str, Any]:
-    return {"eigenvalue": ("direction", projections.left_eigenvectors(V)[0])}
+    return {"eigenvalue": ("direction", eigenvector_projections.left_eigenvectors(V)[0])}
 
 
 def hyperplane_coordinates(run: Run, head: int = 0) -> "xarray.DataArray":
@@ -270,4 +270,6 @@ def hyperplane_counts(run: Run, tolerance: float | None = None, head: int = 0) -
     V = _value(run, head)
     gap = default_tolerance(run, "euclidean") if tolerance is None else tolerance
     values = np.swapaxes(_coordinates(run, V), -1, -2)  # (T, ..., d, n)
-    return labelled(run, projections.distinct_values(values, gap), "hyperplane_counts", ["direction"], _directions(V))
+    return labelled(
+        run, eigenvector_projections.distinct_values(values, gap), "hyperplane_counts", ["direction"], _directions(V)
+    )
