@@ -84,7 +84,7 @@ class Dynamics:
             raise InputError(f"block must be a Block object, not {type(self.block).__name__}.")
         parts = {
             "beta": _number("beta", self.beta, -np.inf),
-            "noise": _number("noise", self.noise, 0.0),
+            "noise": _without_trace(_number("noise", self.noise, 0.0)),
             "normalise": normalise.resolve(self.normalise),
             "mask": masks.resolve(self.mask),
             "geometry": geometries.resolve(self.geometry),
@@ -148,6 +148,11 @@ def _number(name: str, value: Any, least: float) -> Any:
         hint = "; for the limit of large beta use normalise='hardmax'" if np.isinf(array).any() else ""
         raise InputError(f"{name} must be a finite number{' >= 0' if least == 0 else ''}, not {value!r}{hint}.")
     return float(array) if array.ndim == 0 else array
+
+
+def _without_trace(noise: Any) -> Any:
+    """No noise is structure (the whole number 0), so that a traced Dynamics without it is known to be without it."""
+    return 0 if isinstance(noise, float) and noise == 0.0 else noise
 
 
 def _refuse_nonsense(dyn: Dynamics) -> None:

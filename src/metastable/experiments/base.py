@@ -15,11 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from metastable.store.files import disk_errors, read_arrays, reason, write_arrays
 from metastable.store.folder import damaged
+from metastable.theory.verdicts import Verdict
+from metastable.trajectory import Trajectory
 
 Data = dict[str, np.ndarray]
+Figures = dict[str, Figure]
+Films = dict[str, Trajectory | Mapping[str, Any]]  # a run, or the options of `metastable.plots.animate`
 
 
 def _silent(share: float, text: str) -> None:
@@ -69,9 +74,9 @@ class Experiment:
     figures: str  # which of the paper's figures it redraws
     params: type
     run: Callable[[Any, Work], Data]
-    judge: Callable[[Any, Data], list[Any]]
-    draw: Callable[[Any, Data], dict[str, Any]]
+    judge: Callable[[Any, Data], list[Verdict]]
+    draw: Callable[[Any, Data], Figures]
     quick: Mapping[str, Any] = field(default_factory=dict)  # params for a first look
     full: Mapping[str, Any] = field(default_factory=dict)  # params for thousands of instances
-    films: Callable[[Any, Data], dict[str, Any]] | None = None
+    films: Callable[[Any, Data], Films] | None = None
     text: str = ""  # one paragraph for the gallery: what is done, and how to read the pictures

@@ -7,13 +7,13 @@ positive.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from scipy.spatial import ConvexHull, QhullError
 
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots import paper
 from metastable.plots.style import FAINT, PALETTE, panels
 from metastable.theory import hypotheses
@@ -21,6 +21,7 @@ from metastable.theory.leading import leading, paranormal_splitting
 from metastable.theory.residuals import Finding
 from metastable.theory.theorems import THEOREMS, Claim, Measurement, Triple
 from metastable.theory.verdicts import Verdict, exact_interval, judge_share
+from metastable.trajectory import Trajectory
 
 SOURCE = "second paper, Remark 2"
 Rng = np.random.Generator
@@ -156,7 +157,7 @@ def run(params: Params, work: Work) -> Data:
     return data
 
 
-def _moved(p: Triple, run: Any) -> dict[str, np.ndarray]:
+def _moved(p: Triple, run: Trajectory) -> dict[str, np.ndarray]:
     """How far any token went in the second half of the first run, among coordinates that do not contract."""
     zeta, values, _ = run.coordinates()
     kept = zeta[..., values.real >= 0.0]
@@ -242,14 +243,14 @@ def _settled(data: Data, case: int) -> np.ndarray:
     return np.where(restless & (found == claim_instances.HOLDS), claim_instances.UNDECIDED, found)
 
 
-def start_and_end(axis: Any, start: np.ndarray, end: np.ndarray) -> None:
+def start_and_end(axis: Axes, start: np.ndarray, end: np.ndarray) -> None:
     """Two coordinates of tokens (n, d): where they began, small and grey, and where they ended."""
-    axis.scatter(*start[:, :2].T, s=8, color=FAINT)
-    axis.scatter(*end[:, :2].T, s=16, color=PALETTE[0], edgecolor="white", linewidth=0.4, zorder=3)
+    axis.scatter(start[:, 0], start[:, 1], s=8, color=FAINT)
+    axis.scatter(end[:, 0], end[:, 1], s=16, color=PALETTE[0], edgecolor="white", linewidth=0.4, zorder=3)
     axis.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$")
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     family_of = _seeds(params) % len(FAMILIES)
     with paper():
         figure, axes = panels(None, len(CLAIMS), 2.3, ratio=0.0, extra=1.8)

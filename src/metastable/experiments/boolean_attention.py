@@ -13,6 +13,8 @@ from metastable.equation.weights import Weights
 from metastable.experiments.base import Data
 from metastable.solve.simulate import simulate
 from metastable.theory.limits import BooleanAttention
+from metastable.theory.theorems import certified_until
+from metastable.trajectory import Trajectory
 
 SHARES = np.concatenate([np.linspace(0.0, 0.6, 28), np.linspace(2 / 3, 1.0, 5)])  # of the horizon
 EARLIER = 28  # two thirds of it
@@ -40,19 +42,21 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
     rows = []
     for i, (case, run) in enumerate(zip(cases, runs)):
         P, gaps = _attention(run)
-        rows.append(_measured(P, gaps, run.t, run.t[0] if run.valid_until is None else run.valid_until))
+        rows.append(_measured(P, gaps, run.t, certified_until(run)))
         if i == 0:
             first = {"attention": P, "tokens": _unscaled(run, case[2]), "depth": _depth(gaps)}
     out = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
     return out | {key: value[None][: int(keep)] for key, value in first.items()}
 
 
-def _attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
+def _attention(run: Trajectory) -> tuple[np.ndarray, np.ndarray]:
     """Attention and score gaps at every saved time, (T, n, n), from the run's own chart."""
     global _compiled
     if _compiled is None:
         over_time = partial(jax.vmap, in_axes=(None, None, 0, 0, 0))
         _compiled = jax.jit(lambda *of: (over_time(state.attention)(*of), over_time(state.gaps_below)(*of)))
+    assert run.dynamics is not None
+    assert run.chart is not None
     chart = basis.chart_of(run.dynamics, run.x.shape[-1], run.x.shape[-2])
     y, refs = run.chart
     P, gaps = _compiled(run.dynamics, chart, jnp.asarray(run.t), y, refs)
@@ -62,7 +66,7 @@ def _attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
 _compiled: Any = None
 
 
-def _unscaled(run: Any, V: np.ndarray) -> np.ndarray:
+def _unscaled(run: Trajectory, V: np.ndarray) -> np.ndarray:
     """x = e^{tV} z at every saved time (T, n, d), each divided by its largest norm: the picture is what counts."""
     zeta, values, left = run.coordinates()
     growth = np.exp((values.real - values.real.max()) * run.t[:, None, None])  # V is symmetric: real eigenvalues

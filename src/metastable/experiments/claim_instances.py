@@ -26,7 +26,8 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments.base import Data, Work
 from metastable.solve.simulate import simulate
-from metastable.theory.theorems import Claim, Measurement, Triple, settled_tokens
+from metastable.theory.theorems import Claim, Measurement, Triple, certified_until, settled_tokens
+from metastable.trajectory import Trajectory
 
 RESOLUTION = 1e-3
 HORIZON = 2.0 * float(np.log(1.0 / RESOLUTION))
@@ -38,7 +39,7 @@ HALF = len(SHARES) - 6
 RTOL = 1e-7
 GROWTH = 1e3 * RTOL  # what a quantity that never grows may gain, relative: 1,000 steps of a local error RTOL
 
-Measure = Callable[[Triple, Any], Mapping[str, np.ndarray]]
+Measure = Callable[[Triple, Trajectory], Mapping[str, np.ndarray]]
 
 
 def instances(
@@ -88,9 +89,11 @@ def instances(
     return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
-def _runs(triples: Sequence[Triple], rates: Sequence[float], horizon: float, method: str, chunk: int) -> list[Any]:
+def _runs(
+    triples: Sequence[Triple], rates: Sequence[float], horizon: float, method: str, chunk: int
+) -> list[Trajectory]:
     members = [Dynamics(Weights(p.Q, p.K, p.V / r), geometry="rescaled") for p, r in zip(triples, rates)]
-    runs: list[Any] = []
+    runs: list[Trajectory] = []
     for first in range(0, len(members), chunk):
         part = members[first : first + chunk]
         spare = chunk - len(part)
@@ -123,8 +126,8 @@ def _whole(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x, np.repeat(x[-1:], len(SHARES) - len(x), axis=0)])
 
 
-def _row(claim: Claim, triple: Triple, run: Any, details: Sequence[str], last: bool) -> dict[str, Any]:
-    valid = np.flatnonzero(run.t <= run.valid_until)
+def _row(claim: Claim, triple: Triple, run: Trajectory, details: Sequence[str], last: bool) -> dict[str, Any]:
+    valid = np.flatnonzero(run.t <= certified_until(run))
     end = int(valid[-1]) if len(valid) else 0
     now, z, rounding = _measured(claim, triple, run, end)
     half = min(end, HALF)
@@ -149,7 +152,7 @@ def _row(claim: Claim, triple: Triple, run: Any, details: Sequence[str], last: b
     }
 
 
-def _measured(claim: Claim, triple: Triple, run: Any, index: int) -> tuple[Measurement, np.ndarray, float]:
+def _measured(claim: Claim, triple: Triple, run: Trajectory, index: int) -> tuple[Measurement, np.ndarray, float]:
     z, rounding = settled_tokens(run, index)
     attention: Callable[[], np.ndarray] = lambda: np.asarray(run.attention(index))[0]  # noqa: E731
     return claim.measure(triple, z, attention), z, rounding

@@ -1,16 +1,16 @@
 """Conjecture 4.2: with k eigenvalues of positive real part, tokens tend to at most three subspaces of codimension k."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from metastable import plots
 from metastable.equation.weights import sparse_symmetric
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.theory.theorems import CONJECTURE, Triple
 from metastable.theory.verdicts import Verdict, judge_share
+from metastable.trajectory import Trajectory
 
 SOURCE = "second paper, Conjecture 4.2"
 FIGURE_7 = np.array(
@@ -158,7 +158,7 @@ def _measured(
     )
 
 
-def _coordinates(case: Triple, run: Any) -> dict[str, np.ndarray]:
+def _coordinates(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
     """Coordinates along V's eigenvectors: the slowest and fastest that grow, and those that shrink (Figs 7b, 15)."""
     zeta, values, _ = run.coordinates()  # (T, n, d)
     zeta = np.concatenate([zeta, np.repeat(zeta[-1:], len(claim_instances.SHARES) - len(zeta), axis=0)])
@@ -240,14 +240,14 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     ]
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     """Figs 7a, 7b and 15, and distances of every instance."""
     t = claim_instances.HORIZON * claim_instances.SHARES
     (k,) = claim_instances.shown(params, len(FAMILIES), 1)
     z, clock = data["path"][k], t / data["rate"][k]
     values, vectors = np.linalg.eig(triple(params, k).V.T)
     group = (z[-1] @ vectors[:, values.real.argmax()].real > 0).astype(int)
-    figures: dict[str, Any] = {
+    figures: Figures = {
         "figure-7a" if (params.seed + k) % len(FAMILIES) == 0 else "tokens": plots.snapshots(
             z, clock, times=clock[[0, 2, 5, 10]], color=group, scale="own", geometry="rescaled", columns=2
         )

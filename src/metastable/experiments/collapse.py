@@ -1,14 +1,13 @@
 """Theorem C.5: with V = -I and Q^T K = I all tokens of the flow (1) collapse to 0, and they do so algebraically."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable import plots
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.solve.simulate import simulate
 from metastable.theory import hypotheses
 from metastable.theory.closed_forms import collapse_covariance
@@ -150,7 +149,7 @@ def _half(params: Params) -> int:
     return len(times(params)) - 3  # where times are t/2
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     """The decay of every size in doubly logarithmic axes, and tokens of the first instance."""
     t = times(params)
     trace = np.trace(data["covariance"], axis1=-2, axis2=-1)  # (instances, T)

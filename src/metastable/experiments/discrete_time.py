@@ -12,13 +12,14 @@ import numpy as np
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.observables import hull_growth
 from metastable.plots import paper, polytope
 from metastable.plots.style import panels
 from metastable.solve.simulate import simulate
-from metastable.theory.theorems import THEOREMS, Claim, Triple, settled_tokens
+from metastable.theory.theorems import THEOREMS, Claim, Triple, certified_until, settled_tokens
 from metastable.theory.verdicts import Verdict, judge_share
+from metastable.trajectory import Trajectory
 
 SOURCE = "second paper, Remarks 1 and 4"
 CLAIMS: tuple[Claim, ...] = (THEOREMS[1], THEOREMS[2])  # a polytope for V = I, hyperplanes for good triples
@@ -126,7 +127,7 @@ def _identities(params: Params, seed: int) -> list[tuple[float, float]]:
     return [identity_errors(instance(params, 1, seed), dt, params.layers) for dt in params.steps]
 
 
-def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
+def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Trajectory]:
     """Layers until settled attention has closed in, e^{-T/2} or less of the way being left at T/2 and T.
 
     A settled token closes in by 1/(1 + dt) per layer, so the horizon of continuous time, doubled, takes
@@ -141,10 +142,10 @@ def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Any]:
     return runs[: len(triples)]
 
 
-def _measured(case: int, p: Triple, run: Any) -> dict[str, Any]:
+def _measured(case: int, p: Triple, run: Trajectory) -> dict[str, Any]:
     """Outcome, relative distance, and growth of the hull (V = I) of one run."""
     now, before = (_distance(case, p, run, index) for index in (-1, -2))
-    known = run.valid_until >= run.t[-1] and len(run.t) == len(SHARES)
+    known = certified_until(run) >= run.t[-1] and len(run.t) == len(SHARES)
     outcome = (
         claim_instances.HOLDS
         if now <= claim_instances.RESOLUTION
@@ -162,7 +163,7 @@ def _measured(case: int, p: Triple, run: Any) -> dict[str, Any]:
     }
 
 
-def _distance(case: int, p: Triple, run: Any, index: int) -> float:
+def _distance(case: int, p: Triple, run: Trajectory, index: int) -> float:
     z, _ = settled_tokens(run, index)
     found = CLAIMS[case].measure(p, z, lambda: np.asarray(run.attention(index))[0])
     return 0.0 if found.extent <= claim_instances.RESOLUTION * found.first_extent else found.residual
@@ -230,7 +231,7 @@ def _limit(params: Params, data: Data, case: int, dt: float) -> Verdict:
     )
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     with paper():
         figure, axes = panels(None, len(data["shown"]), 2.2, extra=0.4)
         for dt, end, axis in zip(data["shown-steps"], data["shown"], axes):

@@ -7,14 +7,13 @@ opposite.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import expm
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.initial import sphere
 from metastable.plots import series, snapshots, trajectories
 from metastable.solve.simulate import simulate
@@ -177,7 +176,7 @@ def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: 
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     x, (value, vector, _) = data["shown"][0], _leading(data["V"])
     axis = np.array([1.0, -1.0])[:, None] * vector[int(data["drawn"])]  # (2, d)
     marked = np.concatenate([x, np.broadcast_to(axis, (len(x), *axis.shape))], axis=1)  # (T, n + 2, d)
@@ -199,7 +198,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     }
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     dynamics, _ = instance(params, params.seed + int(data["drawn"]))
     shown = Trajectory(data["t"], data["shown"][0], dynamics)
     return {"Fig. 8 as a film: the first token in red": {"tokens": shown, "first": "red"}}

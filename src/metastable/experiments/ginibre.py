@@ -5,11 +5,10 @@ The paper counts about 14% of real Ginibre matrices at d = 128, and says that th
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots import eigenvalues, paper, series
 from metastable.theory.verdicts import Verdict, exact_interval, judge_number
 
@@ -144,7 +143,7 @@ def _curve(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return np.array(dims, dtype=float), np.array([f.mean() for f in found]), ends[:, 0], ends[:, 1]
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     d, share, low, high = _curve(data)
     curve = series(
         d,

@@ -6,13 +6,12 @@ is run too. USA moves up to e^beta times faster than SA, so its time unit is e^{
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from metastable.backend import jax
+from metastable.backend import Tokens, jax
 from metastable.equation.dynamics import Dynamics
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.initial import sphere
 from metastable.observables import dissipation, energy_maximum, energy_rate, interaction_energy
 from metastable.plots import series
@@ -82,7 +81,7 @@ def _measured(params: Params, x0: np.ndarray, mode: str, beta: float) -> Data:
 
 
 @jax.jit
-def _velocity(dynamics: Dynamics, x: Any) -> Any:
+def _velocity(dynamics: Dynamics, x: Tokens) -> Tokens:
     return dynamics.velocity(0.0, x)
 
 
@@ -168,7 +167,7 @@ def _simpson(values: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     with paper():
         figure, axes = panels(None, 2 * len(params.betas), 2.6, 0.8, 0.2, columns=len(params.betas))
         for b, beta in enumerate(params.betas):

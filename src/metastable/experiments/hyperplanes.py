@@ -1,16 +1,15 @@
 """Theorem 4.1: for a good triple, rescaled tokens tend to at most three parallel hyperplanes."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable import plots
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.theory.hypotheses import good_triple
 from metastable.theory.leading import leading
-from metastable.theory.theorems import THEOREMS, Triple
+from metastable.theory.theorems import THEOREMS, Triple, certified_until
 from metastable.theory.verdicts import Verdict, judge_share
 from metastable.trajectory import Trajectory
 
@@ -91,11 +90,11 @@ def run(params: Params, work: Work) -> Data:
     return claim_instances.in_families(work, "instances", params.instances, params.chunk, len(FAMILIES), make)
 
 
-def _measure(case: Triple, run: Any) -> dict[str, np.ndarray]:
+def _measure(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
     """By how much max_i phi_k*(z_i) ever rises, or the minimum falls, relative to where it began."""
     zeta, values, _ = run.coordinates()  # (T, n, d)
     real = np.flatnonzero((values.imag == 0.0) & (values.real > 0.0))
-    kept = zeta[run.t <= run.valid_until][..., real]  # (T, n, k)
+    kept = zeta[run.t <= certified_until(run)][..., real]  # (T, n, k)
     top = np.stack([kept.max(axis=1), -kept.min(axis=1)])  # (2, T, k)
     rise = (top[:, 1:] - np.minimum.accumulate(top, axis=1)[:, :-1]).max(axis=(0, 1), initial=0.0)  # (k,)
     return {"rise": np.asarray((rise / np.abs(kept[0]).max(axis=0)).max(initial=0.0))}
@@ -147,9 +146,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     ]
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     """Figs 6, 13 and 14: tokens, hyperplanes and their normal; and the coordinate along it."""
-    figures: dict[str, Any] = {}
+    figures: Figures = {}
     for k in claim_instances.shown(params, len(FAMILIES), 3):
         kind = (params.seed + k) % len(FAMILIES)
         case = triple(params, k)
@@ -180,7 +179,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     return figures
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     """Fig. 14's instance, whose eigenvalues all have positive real part, until nothing moves."""
     k = claim_instances.shown(params, len(FAMILIES), 3)[-1]
     t = claim_instances.HORIZON * claim_instances.SHARES / data["rate"][k]

@@ -1,7 +1,6 @@
 """Table 1 of the second paper, measured: which limit follows from which V, Q and K, on random instances."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,10 @@ from metastable.experiments import (
     polytope,
     polytope_times_subspace,
 )
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots.style import FAINT, INK, new_figure, paper
 from metastable.solve.simulate import simulate
-from metastable.theory.theorems import Triple, collapse_hypotheses
+from metastable.theory.theorems import Claim, Triple, collapse_hypotheses
 from metastable.theory.verdicts import Verdict, judge_share
 
 CASES = ("V = cI, c > 0", "lambda_1(V) > 0 simple", "V paranormal", "V = -cI, c > 0")
@@ -72,7 +71,7 @@ def run(params: Params, work: Work) -> Data:
     data: Data = {}
     for row, claim in enumerate(CLAIMS):
 
-        def make(first: int, last: int, row: int = row, claim: Any = claim) -> Data:
+        def make(first: int, last: int, row: int = row, claim: Claim = claim) -> Data:
             cases = [triple(params, row, i) for i in range(first, last)]
             return parts.instances(claim, cases, method=params.method, chunk=params.chunk, details=(DETAILS[row],))
 
@@ -142,7 +141,7 @@ def table(params: Params, data: Data) -> list[tuple[str, ...]]:
     return rows
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     """Table 1 as a picture."""
     head = ("value", "key and query", "limit", "source", "seen in", "measured")
     rows = [(*letters, *row[2:]) for letters, row in zip(LETTERS, table(params, data))]

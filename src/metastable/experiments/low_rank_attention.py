@@ -1,13 +1,12 @@
 """Theorem 2.1: on the line attention tends to a Boolean matrix of rank 1 or 2, doubly exponentially fast."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable import plots
 from metastable.experiments import boolean_attention
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.theory import hypotheses
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
@@ -207,7 +206,7 @@ def _in_space(params: Params, data: Data, key: str, d: int) -> list[bool | None]
     return found
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     """Figs 2, 3, 4, 11, and the rate."""
     t = params.t * boolean_attention.SHARES
     base = f"line{params.n}_"

@@ -6,13 +6,12 @@ times that at 0, whatever n: it must fall with n at the rate of sampling, n^{-1/
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.stats import linregress
 
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots import series
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
@@ -163,7 +162,7 @@ def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:
     )
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     n = np.array(params.sizes, dtype=float)
     steps = data[f"W-{params.sizes[0]}"].shape[1] - 1
     lines, bands = {}, {}

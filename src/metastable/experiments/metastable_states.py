@@ -5,12 +5,12 @@ beta is an inverse temperature, and 64 is n, the number of tokens (d is 3).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from metastable.equation.dynamics import Dynamics
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
@@ -168,7 +168,7 @@ def _at(t: np.ndarray, when: float) -> int:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     clusters = data["clusters"].astype(float)
     mean, half = clusters.mean(axis=0), 1.96 * clusters.std(axis=0) / np.sqrt(len(clusters))
     return {
@@ -186,7 +186,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     }
 
 
-def _draw_lifetimes(data: Data) -> Any:
+def _draw_lifetimes(data: Data) -> Figure:
     merged = data["pair_merged"].astype(bool)
     with paper():
         figure, panel = one_axes(None, 3.6, 2.7)
@@ -215,7 +215,7 @@ def _draw_lifetimes(data: Data) -> Any:
     return figure
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     early = data["t"] <= params.t
     shown = Trajectory(data["t"][early], data["shown"][0, early], instance(params, params.seed)[0])
     return {f"Fig. 4 as a film: beta = {params.beta:g}": {"tokens": shown, "color": "final"}}

@@ -1,7 +1,6 @@
 """Fig. 7 of the first paper: particles moved by the three leading eigenvalues of a model's head."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import expm
@@ -10,7 +9,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights, from_eigenvalues
 from metastable.errors import InputError
 from metastable.experiments import model_access
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.initial import sphere
 from metastable.models.spectra import ov_eigenvalues, value_block_eigenvalues
 from metastable.observables import cluster_count
@@ -178,11 +177,11 @@ def _words(values: np.ndarray) -> str:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
 
-    figures: dict[str, Any] = {}
+    figures: Figures = {}
     for r, reading in enumerate(READINGS):
         name = (
             f"Fig. 7 on {params.model}, head {params.head}: {_words(data['eigenvalues'][r])}, eigenvalues of {reading}"
@@ -197,7 +196,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     return figures
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     if model_access.SKIPPED in data:
         return {}
     shown = Trajectory(data["t"], data["shown"][0, 0], _dynamics(params, data["eigenvalues"][0]))

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from metastable.errors import InputError
 from metastable.experiments import model_access
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.agreement import adjusted_rand
 from metastable.models.heads import Heads, correlation, cut, grouped, merged
 from metastable.models.probe import probe
@@ -208,7 +208,7 @@ def _sink(name: str, data: Data) -> list[Verdict]:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
     figures = {f"Fig. 2 on {params.model}, left: attention that each token of the first text receives": _left(data)}
@@ -221,7 +221,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     return figures
 
 
-def _left(data: Data) -> Any:
+def _left(data: Data) -> Figure:
     shown = data["words"][:TOKENS_SHOWN]
     values = data["received"][-1][:, : len(shown)]
     with paper():
@@ -237,7 +237,7 @@ def _left(data: Data) -> Any:
     return figure
 
 
-def _right(data: Data, layer: int) -> Any:
+def _right(data: Data, layer: int) -> Figure:
     found = correlation(merged(data["count"][layer], data["mean"][layer], data["moment"][layer]))
     labels = grouped(found)[0]
     order = np.argsort(labels, kind="stable")
@@ -254,7 +254,7 @@ def _right(data: Data, layer: int) -> Any:
     return figure
 
 
-def _over_depth(params: Params, data: Data) -> Any:
+def _over_depth(params: Params, data: Data) -> Figure:
     names = [n for n in (params.model, *model_access.companions(params)) if f"{n}/mass" in data]
     with paper():
         figure, panel = one_axes(None)

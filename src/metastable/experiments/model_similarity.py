@@ -7,7 +7,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.experiments import model_access
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.probe import probe
 from metastable.models.study_figures import CAUTION, some_layers
 from metastable.plots import histograms, series
@@ -144,7 +144,7 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
 
@@ -152,7 +152,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     layers = some_layers(0, last, trained, 8)
     edges = np.linspace(-1.0, 1.0, params.bins + 1)
     labels = [f"{k} (trained)" if k == trained < last else str(k) for k in layers]
-    figures: dict[str, Any] = {}
+    figures: Figures = {}
     for kind, name in enumerate(("raw cosines", "cosines beside the mean direction")):
         figure = histograms(data["counts"][layers, kind], edges, labels=labels)
         with paper():

@@ -1,13 +1,12 @@
 """Fig. 10 of the second paper: eigenvalues of a model's value matrices, and which heads are good triples."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable.errors import InputError
 from metastable.experiments import model_access
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.spectra import spectra
 from metastable.models.study_figures import some_layers
 from metastable.plots import eigenvalues
@@ -119,11 +118,11 @@ def _exists(claim: str, outcomes: list[bool | None], notes: str) -> Verdict:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
 
-    figures: dict[str, Any] = {}
+    figures: Figures = {}
     captions = {"ov": "the map O V that moves tokens", "value_block": "the square value block, as published"}
     for k in some_layers(0, len(data["layer"]) - 1, 0, 3):
         for name, caption in captions.items():

@@ -6,14 +6,13 @@ leaders' places, and in principle there could be many more of them than with one
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.experiments.beyond_positive_definite import start_and_end
 from metastable.observables import cluster_count, hull_growth
 from metastable.plots import paper, series
@@ -39,7 +38,7 @@ class Params:
     chunk: int = 50
 
 
-def instance(params: Params, heads: int, seed: int) -> tuple[Any, np.ndarray]:
+def instance(params: Params, heads: int, seed: int) -> tuple[Dynamics, np.ndarray]:
     """Dynamics with that many heads, and tokens; the tokens of a seed are the same for every number of heads."""
     rng = np.random.default_rng([seed, 1])
     scores = [claim_instances.random_score(params.d, rng) for _ in range(heads)]
@@ -62,7 +61,7 @@ def run(params: Params, work: Work) -> Data:
     return data
 
 
-def _measured(params: Params, chosen: list[tuple[Any, np.ndarray]], show: bool) -> Data:
+def _measured(params: Params, chosen: list[tuple[Dynamics, np.ndarray]], show: bool) -> Data:
     """Clusters, growth of the hull, distance from rest and spread of attention for every instance."""
     spare = params.chunk - len(chosen)
     members, tokens = [m for m, _ in chosen], np.stack([x for _, x in chosen] + [chosen[-1][1]] * spare)
@@ -159,7 +158,7 @@ def _hull(params: Params, data: Data) -> Verdict:
     )
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     counts = [data[f"count-{heads}"] for heads in params.heads]
     ends = np.array([mean_interval(c) if len(c) > 1 else (c[0], c[0]) for c in counts], dtype=float)
     heads = np.array(params.heads, dtype=float)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from metastable.backend import jnp
 from metastable.equation.dynamics import Dynamics
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count, order_parameter
 from metastable.plots.style import FAINT, PALETTE, RED, SOFT, new_figure, panels, paper
@@ -227,7 +229,7 @@ def _judge_kuramoto(params: Params, data: Data, seeds: list[int]) -> list[Verdic
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     with paper():
         figure, axes = panels(None, 3, 2.3, 0.9, 0.2)
         paths = data["opinions_shown"][0]  # (T, n)
@@ -245,14 +247,14 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     return {"Three neighbours, one code": figure, "The neighbours in numbers": _table(params, data)}
 
 
-def _contours(panel: Any, cloud: np.ndarray, width: float) -> None:
+def _contours(panel: Axes, cloud: np.ndarray, width: float) -> None:
     line = np.linspace(-3.6, 3.6, 61)
     grid = np.stack(np.meshgrid(line, line), axis=-1)  # (61, 61, 2)
     density = np.exp(-0.5 * ((grid[:, :, None] - cloud) ** 2).sum(axis=-1) / width**2).mean(axis=-1)
     panel.contour(line, line, density, levels=6, colors=SOFT, linewidths=0.4)
 
 
-def _table(params: Params, data: Data) -> Any:
+def _table(params: Params, data: Data) -> Figure:
     several, blobs = data["opinions_count"] >= 2, data["shift_modes"] == params.blobs
     rows = [
         ["Hegselmann-Krause", 'score "bounded"', "several clusters", _percent(several)],

@@ -1,13 +1,12 @@
 """Theorem 3.1: with V = I and Q^T K > 0, rescaled tokens tend to the boundary of a convex polytope, or to 0."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable import plots
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.observables import hull_count, hull_growth
 from metastable.theory.limits import polytope_of
 from metastable.theory.theorems import THEOREMS, Triple
@@ -54,7 +53,7 @@ def run(params: Params, work: Work) -> Data:
     return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
 
 
-def _measure(case: Triple, run: Any) -> dict[str, np.ndarray]:
+def _measure(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
     """How far any later token gets outside an earlier hull, relative; and the vertices at the start."""
     few = np.array([0, 3, 6, 9, 13, 18, claim_instances.HALF, len(claim_instances.SHARES) - 1])
     few = few[few < len(run.t)]
@@ -143,7 +142,7 @@ def _identity(params: Params, data: Data) -> np.ndarray:
     return np.array(worst)
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     """Figs 1 and 5, and how many vertices there are."""
     t = claim_instances.HORIZON * claim_instances.SHARES
     path = data["path"]
@@ -162,7 +161,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     return figures
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     """The first instance, until nothing moves."""
     shown = claim_instances.HALF
     return {"polytope": Trajectory(claim_instances.HORIZON * claim_instances.SHARES[:shown], data["path"][0][:shown])}

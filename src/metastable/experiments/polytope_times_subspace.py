@@ -1,17 +1,17 @@
 """Theorem 5.1: for paranormal V and Q^T K > 0, tokens tend to (the boundary of a polytope, or 0) x a subspace."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable import plots
 from metastable.equation.weights import paranormal
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.theory.leading import paranormal_splitting
-from metastable.theory.theorems import THEOREMS, Triple
+from metastable.theory.theorems import THEOREMS, Triple, certified_until
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
+from metastable.trajectory import Trajectory
 
 CLAIM = THEOREMS[3]
 SOURCE = "second paper, Theorem 5.1"
@@ -62,10 +62,10 @@ def run(params: Params, work: Work) -> Data:
     return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
 
 
-def _measure(case: Triple, run: Any) -> dict[str, np.ndarray]:
+def _measure(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
     """The spread of the coordinate in G at the last valid time over that at the start, where V contracts in G."""
     zeta, values, _ = run.coordinates()
-    last = int(np.flatnonzero(run.t <= run.valid_until)[-1])
+    last = int(np.flatnonzero(run.t <= certified_until(run))[-1])
     growth = zeta[last, :, 2].std() / zeta[0, :, 2].std()
     return {"spread": np.asarray(growth if values[2].real < 0.0 else np.nan)}
 
@@ -114,7 +114,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     ]
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     """Fig. 8 in space, each panel with its own scale, and its shadow in F with the limiting polygon."""
     (k,) = claim_instances.shown(params, 2, 1)
     t, z = claim_instances.HORIZON * claim_instances.SHARES, data["path"][k]

@@ -5,13 +5,12 @@ the eigenvalue that repels is -1 beside one that attracts (V = diag(1, -1)).
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, count_of, order_parameter
 from metastable.plots import series, snapshots
@@ -123,7 +122,7 @@ def _by_chance(n: int) -> float:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     shown = [*params.snapshots, params.t]
     figures = {
         f"Fig. 5 read as {reading}": snapshots(data["shown"][0, k], data["t"], times=shown, first="red")
@@ -142,7 +141,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     return figures
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     return {
         f"Fig. 5 as a film, {reading}": {
             "tokens": Trajectory(data["t"], data["shown"][0, k], instance(params, params.seed, reading)[0]),

@@ -6,14 +6,13 @@ turn, -1 and -1/2 +- 2i.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from metastable.backend import jax
+from metastable.backend import Tokens, jax
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights, from_eigenvalues
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
@@ -70,7 +69,7 @@ def run(params: Params, work: Work) -> Data:
 
 
 @jax.jit
-def _velocity(dynamics: Dynamics, x: Any) -> Any:
+def _velocity(dynamics: Dynamics, x: Tokens) -> Tokens:
     return dynamics.velocity(0.0, x)
 
 
@@ -134,7 +133,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     shown = [*params.snapshots, params.t]
     figures = {
         f"Fig. 6 read as {reading}": snapshots(data["shown"][0, k], data["t"], times=shown, first="red")
@@ -155,7 +154,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     return figures
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     return {
         f"Fig. 6 as a film, {reading}": {
             "tokens": Trajectory(data["t"], data["shown"][0, k], instance(params, params.seed, reading)[0]),

@@ -4,13 +4,12 @@ The caption says "random Q, K", the text "Q^T K = I"; both are run, from the sam
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_count
 from metastable.plots import series, snapshots
@@ -183,7 +182,7 @@ def _seeds(params: Params, data: Data) -> list[int]:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     figures = {
         f"Fig. 3, {READINGS[r]}": snapshots(data["shown"][0, r], data["t"], times=params.snapshots, first="red")
         for r in (0, 1)
@@ -206,7 +205,7 @@ def _band(seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ends[:, 0], ends[:, 1]
 
 
-def films(params: Params, data: Data) -> dict[str, Any]:
+def films(params: Params, data: Data) -> Films:
     early = data["t"] <= FILM
     dynamics, _ = instance(params, params.seed)
     shown = Trajectory(data["t"][early], data["shown"][0, 0, early], dynamics)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from metastable.backend import jax, jnp
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.initial import sphere
 from metastable.observables import sink_baseline, sink_mass
 from metastable.plots import series
@@ -135,7 +136,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     ratio = data["mass"][..., 0] / data["baseline"][0]  # (b, V, betas, T)
     return {
         "Attention on token 1 over its position's share, against beta": _over_beta(params, ratio),
@@ -145,7 +146,7 @@ def draw(params: Params, data: Data) -> dict[str, Any]:
     }
 
 
-def _over_beta(params: Params, ratio: np.ndarray) -> Any:
+def _over_beta(params: Params, ratio: np.ndarray) -> Figure:
     last = ratio[..., -1]  # (b, V, betas)
     mean, half = last.mean(axis=0), 1.96 * last.std(axis=0) / np.sqrt(len(last))
     return series(
@@ -160,7 +161,7 @@ def _over_beta(params: Params, ratio: np.ndarray) -> Any:
     )
 
 
-def _over_time(params: Params, ratio: np.ndarray) -> Any:
+def _over_time(params: Params, ratio: np.ndarray) -> Figure:
     with paper():
         figure, axes = panels(None, len(VALUES), 2.2, 0.85, 0.2)
         for v, panel in enumerate(axes):
@@ -176,7 +177,7 @@ def _over_time(params: Params, ratio: np.ndarray) -> Any:
     return figure
 
 
-def _over_tokens(params: Params, data: Data) -> Any:
+def _over_tokens(params: Params, data: Data) -> Figure:
     b = params.betas.index(params.judged[-1])
     mean = data["mass"][:, :, b, -1].mean(axis=0)  # (V, n)
     place = np.arange(1, params.n + 1)

@@ -6,12 +6,11 @@ beta, several. It also writes beta >= sqrt(d), "in our case 9 >= sqrt(64)", wher
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series
@@ -115,7 +114,7 @@ def _share(params: Params, several: np.ndarray, at: int, what: str, want: bool, 
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def draw(params: Params, data: Data) -> dict[str, Any]:
+def draw(params: Params, data: Data) -> Figures:
     lines, bands = {}, {}
     for key, name in (("clusters", "clusters of two or more"), ("alone", "lone tokens")):
         ends = np.array([mean_interval(column) for column in data[key].T])  # (betas, 2)

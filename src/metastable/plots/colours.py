@@ -1,7 +1,7 @@
 """Which colour each token has at each time, and how depth changes it."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import matplotlib
 import numpy as np
@@ -15,6 +15,8 @@ from metastable.plots.motion import Motion
 from metastable.plots.style import PALETTE, PAPER, RED, SOFT
 
 Floats = NDArray[np.float64]
+
+Color: TypeAlias = str | ArrayLike | None  # a colouring or colour by name, labels, identities or values
 
 COLOURINGS = ("cluster", "final", "token")
 
@@ -55,7 +57,7 @@ def identity_colours(identity: ArrayLike) -> Floats:
     return colours
 
 
-def token_colours(motion: Motion, color: Any = None, first: str | None = None) -> Floats:
+def token_colours(motion: Motion, color: Color = None, first: str | None = None) -> Floats:
     """Colours of every token at every saved time, (T, n, 4).
 
     Parameters
@@ -69,7 +71,7 @@ def token_colours(motion: Motion, color: Any = None, first: str | None = None) -
         A colour for the first token, for example "red".
     """
     if color is None:
-        colours = to_rgba(PALETTE[0])
+        colours = np.array(to_rgba(PALETTE[0]))
     elif isinstance(color, str):
         colours = _named(motion, color)
     else:
@@ -87,7 +89,7 @@ def first_colour(first: str) -> str:
     return RED if first == "red" else first
 
 
-def _named(motion: Motion, color: str) -> Any:
+def _named(motion: Motion, color: str) -> NDArray[Any]:
     if color == "token":
         return matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, motion.n))  # (n, 4)
     if color == "cluster":
@@ -96,10 +98,10 @@ def _named(motion: Motion, color: str) -> Any:
         return identity_colours(visible_clusters(motion, motion.x[-1:]))  # (1, n)
     if not is_color_like(color):
         raise unknown("colouring", color, COLOURINGS)
-    return to_rgba(color)
+    return np.array(to_rgba(color))
 
 
-def _from_array(motion: Motion, values: NDArray[Any]) -> Any:
+def _from_array(motion: Motion, values: NDArray[Any]) -> Floats:
     n, saved = motion.n, int(motion.indices[-1]) + 1
     if values.shape == (n,) and values.dtype.kind == "f":
         low, high = np.nanmin(values), np.nanmax(values)
@@ -149,6 +151,6 @@ def paler(colours: Floats, amount: Floats | float) -> Floats:
     return out
 
 
-def cycle(count: int) -> Iterable[Any]:
+def cycle(count: int) -> Iterable[tuple[float, ...]]:
     """`count` line colours."""
     return [tuple(colour) for colour in palette(count)]

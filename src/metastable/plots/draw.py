@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from metastable.errors import InputError, unknown
 from metastable.plots import trajectory_plots
+from metastable.plots.colours import Color
 from metastable.plots.trajectory_plots import Choices
+from metastable.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -17,17 +18,17 @@ class Plot:
     """A named picture of a run: what it shows, how it is drawn, which options of `plot` it listens to."""
 
     shows: str
-    draw: Callable[[Any, Choices], Figure]
+    draw: Callable[[Trajectory, Choices], Figure]
     options: tuple[str, ...]
 
 
 def plot(
-    trajectory: Any,
+    trajectory: Trajectory,
     kind: str = "snapshots",
     *,
     times: int | ArrayLike | None = None,
     spacing: str | None = None,
-    color: Any = None,
+    color: Color = None,
     first: str | None = None,
     view: tuple[float, float] | None = None,
     run: int | None = None,

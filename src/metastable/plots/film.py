@@ -5,18 +5,21 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
-from metastable.plots.colours import paler, token_colours
+from metastable.plots.colours import Color, paler, token_colours
 from metastable.plots.figure_files import whole_file
 from metastable.plots.frames import Scene, shoot
-from metastable.plots.motion import clock_times, read_motion
+from metastable.plots.motion import Movable, clock_times, read_motion
 from metastable.plots.paint import NV12, RGB, Pixels
 from metastable.plots.spaces import view_of
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +30,7 @@ _ENCODER = "cabac=1:8x8dct=1:deblock=1:aq-mode=1:mbtree=1:rc-lookahead=10:scenec
 
 
 def animate(
-    tokens: Any,
+    tokens: Movable,
     path: str | os.PathLike[str],
     *,
     t: ArrayLike | None = None,
@@ -36,7 +39,7 @@ def animate(
     spacing: str = "linear",
     size: tuple[int, int] | None = None,
     trail: float = 0.0,
-    color: Any = None,
+    color: Color = None,
     first: str | None = None,
     view: tuple[float, float] | None = None,
     run: int = 0,
@@ -165,7 +168,7 @@ def _encode(part: Path, scene: Scene, times: Floats, pixels: Pixels, fps: int, o
             raise OSError(lines[-1] if lines else f"the encoder stopped with code {code}")
 
 
-def _swatches(colours: Floats, size: tuple[int, int]) -> Any:
+def _swatches(colours: Floats, size: tuple[int, int]) -> "Image.Image":
     """Stripes of the tokens' colours, plain and as pale as on the far side."""
     from PIL import Image
 

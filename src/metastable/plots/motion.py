@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 from metastable.errors import InputError, unknown
 
 Floats = NDArray[np.float64]
+
+
+@runtime_checkable
+class Moving(Protocol):
+    """Times and tokens: a `Trajectory`, or anything else that has both."""
+
+    @property
+    def t(self) -> np.ndarray:
+        """The saved times (T,)."""
+
+    @property
+    def x(self) -> np.ndarray:
+        """Tokens (T, ..., n, d)."""
+
 
 SPACINGS = ("linear", "exponential")
 
@@ -108,6 +122,9 @@ class Motion:
         return f"{self.clock_label} {self.reading(time)}"
 
 
+Movable: TypeAlias = Motion | Moving | ArrayLike
+
+
 def short(value: float, resolution: float | None = None) -> str:
     """A time in few digits: as many decimals as tell steps of `resolution` apart, at least one.
 
@@ -130,7 +147,7 @@ def on_sphere(x: Floats) -> Floats:
     return x / np.where(norm > 0, norm, 1.0)
 
 
-def read_motion(tokens: Any, t: ArrayLike | None = None, run: int = 0, geometry: str | None = None) -> Motion:
+def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geometry: str | None = None) -> Motion:
     """One run out of a trajectory or of plain arrays.
 
     Parameters
@@ -147,12 +164,12 @@ def read_motion(tokens: Any, t: ArrayLike | None = None, run: int = 0, geometry:
     """
     if isinstance(tokens, Motion):
         return tokens
-    whole = hasattr(tokens, "x") and hasattr(tokens, "t")
-    x = np.asarray(tokens.x if whole else tokens, dtype=float)
+    whole = isinstance(tokens, Moving)
+    x = np.asarray(tokens.x if isinstance(tokens, Moving) else tokens, dtype=float)
     x = x[None] if x.ndim == 2 else x
     if x.ndim < 3 or 0 in x.shape:
         raise InputError(f"Tokens to draw have shape (times, tokens, dimension) but {x.shape} was given.")
-    times = _times(tokens.t if whole else t, len(x))
+    times = _times(tokens.t if isinstance(tokens, Moving) else t, len(x))
     x, note = _one_run(x, run)
     finite = np.isfinite(x).all(axis=(1, 2)) & np.isfinite(times)  # an unfinished run is filled with nan
     if not finite.any():
@@ -177,7 +194,7 @@ def read_motion(tokens: Any, t: ArrayLike | None = None, run: int = 0, geometry:
     )
 
 
-def _certified(tokens: Any) -> float:
+def _certified(tokens: object) -> float:
     """Until when digits are certified; a run that was not certified is drawn without remarks."""
     until = getattr(tokens, "valid_until", None)
     return np.inf if until is None else float(until)
@@ -205,7 +222,7 @@ def _one_run(x: Floats, run: int) -> tuple[Floats, str]:
     return flat[:, run], f"run {run % runs} of an ensemble of {runs}"
 
 
-def _geometry(dynamics: Any, x: Floats) -> str:
+def _geometry(dynamics: object, x: Floats) -> str:
     space = getattr(dynamics, "geometry", None)
     if space is not None:
         return "sphere" if space.fixed_norm else "rescaled" if space.rescales else "euclidean"
@@ -213,7 +230,7 @@ def _geometry(dynamics: Any, x: Floats) -> str:
     return "sphere" if on_unit else "euclidean"
 
 
-def _clock(trajectory: Any, times: Floats) -> str:
+def _clock(trajectory: object, times: Floats) -> str:
     """Time counts layers in discrete runs with steps of 1, and in trajectories measured in a model (no dynamics)."""
     method = (getattr(trajectory, "provenance", None) or {}).get("method")
     layers = method == "layers" or getattr(trajectory, "dynamics", None) is None

@@ -1,7 +1,6 @@
 """Tokens with the edges of the convex polytope they tend to."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import ConvexHull
 
 from metastable.errors import InputError
-from metastable.plots.colours import token_colours
+from metastable.plots.colours import Color, token_colours
 from metastable.plots.marks import draw_dots
-from metastable.plots.motion import pick, read_motion
+from metastable.plots.motion import Movable, pick, read_motion
 from metastable.plots.spaces import View, view_of
 from metastable.plots.style import INK, PALETTE, footnote, panels, paper
 
@@ -22,13 +21,13 @@ Floats = NDArray[np.float64]
 
 @paper()
 def polytope(
-    tokens: Any,
+    tokens: Movable,
     t: ArrayLike | None = None,
     *,
     vertices: ArrayLike | None = None,
     times: int | ArrayLike | None = None,
     spacing: str = "linear",
-    color: Any = None,
+    color: Color = None,
     first: str | None = None,
     view: tuple[float, float] | None = None,
     run: int = 0,

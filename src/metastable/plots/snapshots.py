@@ -1,7 +1,6 @@
 """Tokens at chosen times, side by side."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,9 +8,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import unknown
-from metastable.plots.colours import token_colours
+from metastable.plots.colours import Color, token_colours
 from metastable.plots.marks import draw_dots, draw_lines
-from metastable.plots.motion import Motion, pick, read_motion
+from metastable.plots.motion import Motion, Movable, pick, read_motion
 from metastable.plots.planes import draw_planes
 from metastable.plots.spaces import View, view_of
 from metastable.plots.style import footnote, panels, paper
@@ -23,12 +22,12 @@ SCALES = ("auto", "same", "own")
 
 @paper()
 def snapshots(
-    tokens: Any,
+    tokens: Movable,
     t: ArrayLike | None = None,
     *,
     times: int | ArrayLike | None = None,
     spacing: str = "linear",
-    color: Any = None,
+    color: Color = None,
     first: str | None = None,
     view: tuple[float, float] | None = None,
     scale: str = "auto",

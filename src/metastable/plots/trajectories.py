@@ -1,16 +1,14 @@
 """Where tokens went: thin smooth lines from start to end."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
-from metastable.plots.colours import paler, token_colours
+from metastable.plots.colours import Color, paler, token_colours
 from metastable.plots.marks import dot_area, draw_dots
-from metastable.plots.motion import read_motion, short
+from metastable.plots.motion import Movable, read_motion, short
 from metastable.plots.snapshots import draw_paths
 from metastable.plots.spaces import time_disc, view_of
 from metastable.plots.style import footnote, panels, paper
@@ -18,11 +16,11 @@ from metastable.plots.style import footnote, panels, paper
 
 @paper()
 def trajectories(
-    tokens: Any,
+    tokens: Movable,
     t: ArrayLike | None = None,
     *,
     until: float | None = None,
-    color: Any = None,
+    color: Color = None,
     first: str | None = None,
     view: tuple[float, float] | None = None,
     run: int = 0,

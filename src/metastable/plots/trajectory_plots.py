@@ -1,7 +1,6 @@
 """How each named picture is drawn from a run: what to read out of it, then one call."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,6 +10,7 @@ from metastable.errors import InputError
 from metastable.observables import similarity_histogram
 from metastable.plots.attention_maps import attention_maps
 from metastable.plots.clouds import attention_clouds
+from metastable.plots.colours import Color
 from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.histograms import histograms
 from metastable.plots.motion import pick, read_motion
@@ -19,6 +19,7 @@ from metastable.plots.series import projections, series
 from metastable.plots.snapshots import snapshots
 from metastable.plots.style import footnote
 from metastable.plots.trajectories import trajectories
+from metastable.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Choices:
 
     times: int | ArrayLike | None = None
     spacing: str | None = None
-    color: Any = None
+    color: Color = None
     first: str | None = None
     view: tuple[float, float] | None = None
     run: int | None = None
@@ -41,23 +42,23 @@ class Choices:
         return [name for name, value in vars(self).items() if value is not None]
 
 
-def draw_snapshots(run: Any, o: Choices) -> Figure:
+def draw_snapshots(run: Trajectory, o: Choices) -> Figure:
     return snapshots(
         run, times=o.times, spacing=o.spacing or "linear", color=o.color, first=o.first, view=o.view, run=o.run or 0
     )
 
 
-def draw_trajectories(run: Any, o: Choices) -> Figure:
+def draw_trajectories(run: Trajectory, o: Choices) -> Figure:
     return trajectories(run, color=o.color, first=o.first, view=o.view, run=o.run or 0)
 
 
-def draw_polytope(run: Any, o: Choices) -> Figure:
+def draw_polytope(run: Trajectory, o: Choices) -> Figure:
     return polytope(
         run, times=o.times, spacing=o.spacing or "linear", color=o.color, first=o.first, view=o.view, run=o.run or 0
     )
 
 
-def _attention_at(run: Any, index: int, which: int) -> NDArray[np.float64]:
+def _attention_at(run: Trajectory, index: int, which: int) -> NDArray[np.float64]:
     """Attention (h, n, n) of one run of an ensemble at a saved time."""
     P = np.asarray(run.attention(index), dtype=float)
     return P.reshape(-1, *P.shape[-3:])[which]
@@ -69,7 +70,7 @@ def _one_head(P: NDArray[np.float64], head: int) -> NDArray[np.float64]:
     return P[head]
 
 
-def draw_attention(run: Any, o: Choices) -> Figure:
+def draw_attention(run: Trajectory, o: Choices) -> Figure:
     """Over times for one head; over heads when there is a single time and no head was chosen."""
     motion = read_motion(run, run=o.run or 0)
     chosen = pick(motion, o.times, o.spacing or "linear")
@@ -87,14 +88,14 @@ def draw_attention(run: Any, o: Choices) -> Figure:
     return figure
 
 
-def draw_clouds(run: Any, o: Choices) -> Figure:
+def draw_clouds(run: Trajectory, o: Choices) -> Figure:
     motion = read_motion(run, run=o.run or 0)
     chosen = pick(motion, o.times, o.spacing or "linear")
-    head = o.head or 0
+    head, weights = o.head or 0, run.moved_by("picture of keys and queries").weights
     P = np.stack([_one_head(_attention_at(run, int(motion.indices[k]), o.run or 0), head) for k in chosen])
     keys, queries = [], []
     for k in chosen:
-        now = run.dynamics.weights.at(float(motion.t[k]))
+        now = weights.at(float(motion.t[k]))
         K, Q = (None if W is None else np.asarray(W)[min(head, len(W) - 1)] for W in (now.K, now.Q))  # (k, d)
         keys.append(motion.x[k] if K is None else motion.x[k] @ K.T)
         queries.append(motion.x[k] if Q is None else motion.x[k] @ Q.T)
@@ -110,7 +111,7 @@ def draw_clouds(run: Any, o: Choices) -> Figure:
     return figure
 
 
-def draw_series(run: Any, o: Choices) -> Figure:
+def draw_series(run: Trajectory, o: Choices) -> Figure:
     """An observable over time: lines, or the median and a band when there are many (an ensemble, all tokens)."""
     name = o.observable or "clusters"
     motion = read_motion(run, run=o.run or 0)
@@ -136,7 +137,7 @@ def draw_series(run: Any, o: Choices) -> Figure:
     return figure
 
 
-def draw_similarity(run: Any, o: Choices) -> Figure:
+def draw_similarity(run: Trajectory, o: Choices) -> Figure:
     motion = read_motion(run, run=o.run or 0)
     chosen = pick(motion, o.times, o.spacing or "linear", default=6)
     counts, edges = similarity_histogram(motion.x[chosen], bins=80)
@@ -145,7 +146,7 @@ def draw_similarity(run: Any, o: Choices) -> Figure:
     return figure
 
 
-def draw_hyperplanes(run: Any, o: Choices) -> Figure:
+def draw_hyperplanes(run: Trajectory, o: Choices) -> Figure:
     """Coordinates along the left eigenvectors of V whose eigenvalues have positive real part, at most six."""
     motion = read_motion(run, run=o.run or 0)
     data = run.observe("hyperplanes", head=o.head or 0)
@@ -173,9 +174,9 @@ def _gathered(values: NDArray[np.float64]) -> NDArray[np.int_]:
     return groups
 
 
-def draw_eigenvalues(run: Any, o: Choices) -> Figure:
+def draw_eigenvalues(run: Trajectory, o: Choices) -> Figure:
     motion = read_motion(run, run=o.run or 0)
-    V = np.asarray(run.dynamics.weights.value_map(float(motion.t[0]), motion.d))  # (h, d, d)
+    V = np.asarray(run.moved_by("value matrix V").weights.value_map(float(motion.t[0]), motion.d))  # (h, d, d)
     V = V if o.head is None else _one_head(V, o.head)[None]
     titles = [f"head {k}" for k in range(len(V))] if len(V) > 1 else None
     return eigenvalues(np.linalg.eigvals(V), titles=titles)

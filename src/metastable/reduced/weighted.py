@@ -13,6 +13,8 @@ from metastable.engines.simd.exponential import LOG2E
 from metastable.engines.simd.vectors import inlined, kernel
 from metastable.equation.geometry import SPHERE
 from metastable.errors import InputError
+from metastable.solve.methods import RK4
+from metastable.solve.stepping import explicit_step
 
 # Weighted tokens that have formed clusters: pairs up to which one thread is quicker than `attend` with its checks, the
 # same for more than three coordinates, where NumPy is that thread, and pairs up to which a step is best made by loops.
@@ -81,7 +83,7 @@ def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> V
         if len(y) * len(w) <= (_FEW_PAIRS if d <= 3 else _FEW_WIDE_PAIRS):
             return sum(_alone(beta * (y if plain else y @ A[h]), y, w, normalise) @ V[h].T for h in range(len(V)))
         out = np.zeros_like(y)
-        everyone = np.concatenate([w, np.zeros(len(y) - len(w))])  # one sum for tokens and onlookers
+        everyone = np.concatenate([w, np.zeros(len(y) - len(w))])  # one sum for all queries
         for h, value_map in enumerate(V):
             q = y if plain else y @ A[h]
             got = attend(q, y, None, beta, normalise=normalise, weights=everyone, summation=summation, tol=tol,
@@ -98,25 +100,22 @@ def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> V
 
 
 def runge_kutta(dyn: Any, d: int, field: Velocity) -> Steps:
-    """f(x, w, h, count): tokens and onlookers of `velocity` after some classical Runge-Kutta steps on the sphere."""
+    """f(x, w, h, count): tokens and zero-weight queries of `velocity` after some Runge-Kutta steps on the sphere."""
     A, V, beta, normalise = law(dyn, d)
+    scheme = RK4.tableau.matrix()
 
     def steps(x: np.ndarray, w: np.ndarray, h: float, count: int) -> np.ndarray:
         if few(x, w):
-            return _few_steps(x, w, A, V, beta, normalise == "softmax", h, count)  # type: ignore[no-any-return]
+            return _few_steps(x, w, A, V, beta, normalise == "softmax", h, count, scheme)  # type: ignore[no-any-return]
         for _ in range(count):
-            k1 = field(x, w)
-            k2 = field(x + h / 2 * k1, w)
-            k3 = field(x + h / 2 * k2, w)
-            k4 = field(x + h * k3, w)
-            x = unit(x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+            x = unit(explicit_step(RK4.tableau, lambda _, y: field(y, w), 0.0, x, h))
         return x
 
     return steps
 
 
 def few(x: np.ndarray, w: np.ndarray) -> bool:
-    """Whether a step of the tokens x[:len(w)] and their onlookers costs next to nothing."""
+    """Whether a step of the tokens x[:len(w)] and the zero-weight queries behind them costs next to nothing."""
     return len(x) * len(w) <= _FEWEST_PAIRS
 
 
@@ -152,13 +151,14 @@ def _pulled(y: Any, i: int, w: Any, A: Any, V: Any, beta: float, softmax: bool, 
 
 
 @inlined
-def _rates(x: Any, k: Any, h: float, w: Any, A: Any, V: Any, beta: float, softmax: bool, rate: Any) -> None:
-    """The velocities at x + h k of the tokens w and of the onlookers behind them, as `velocity` has them."""
-    n, d = x.shape
-    y, size, room, scores = np.empty((n, d)), np.empty(n), np.empty((3, d)), np.empty(len(w))
+def _rates(y: Any, w: Any, A: Any, V: Any, beta: float, softmax: bool, rate: Any) -> None:
+    """The velocities at y of the tokens w and of the zero-weight queries behind them, as `velocity` has them.
+
+    y is left divided by the lengths of its rows.
+    """
+    n, d = y.shape
+    size, room, scores = np.empty(n), np.empty((3, d)), np.empty(len(w))
     for i in range(n):
-        for c in range(d):
-            y[i, c] = x[i, c] + h * k[i, c]
         size[i] = math.sqrt(_dot(y, i, y, i))
         for c in range(d):
             y[i, c] /= size[i]
@@ -173,22 +173,32 @@ def _rates(x: Any, k: Any, h: float, w: Any, A: Any, V: Any, beta: float, softma
 
 
 @kernel
-def _few_steps(start: Any, w: Any, A: Any, V: Any, beta: float, softmax: bool, h: float, count: int) -> Any:
-    """Classical Runge-Kutta steps of a few tokens start[:len(w)] and of onlookers, back onto the sphere each time."""
-    x, rate, total = start.copy(), np.zeros_like(start), np.empty_like(start)
+def _few_steps(
+    start: Any, w: Any, A: Any, V: Any, beta: float, softmax: bool, h: float, count: int, scheme: Any
+) -> Any:
+    """Runge-Kutta steps of a few tokens start[:len(w)] and zero-weight queries, back onto the sphere each time.
+
+    ``scheme`` (stages + 1, stages) is the matrix of a `Tableau`.
+    """
+    x, y, stages = start.copy(), np.empty_like(start), scheme.shape[1]
+    rates = np.zeros((stages, *start.shape))
     for _ in range(count):
-        total[:] = 0.0
-        for weight, part in ((1.0, 0.0), (2.0, 0.5), (2.0, 0.5), (1.0, 1.0)):
-            _rates(x, rate, part * h, w, A, V, beta, softmax, rate)
+        for stage in range(stages + 1):
             for i in range(x.shape[0]):
                 for c in range(x.shape[1]):
-                    total[i, c] += weight * rate[i, c]
+                    y[i, c] = x[i, c]
+            for k in range(min(stage, stages)):
+                part = h * scheme[stage, k]
+                if part != 0.0:
+                    for i in range(x.shape[0]):
+                        for c in range(x.shape[1]):
+                            y[i, c] += part * rates[k, i, c]
+            if stage < stages:
+                _rates(y, w, A, V, beta, softmax, rates[stage])
         for i in range(x.shape[0]):
+            size = math.sqrt(_dot(y, i, y, i))
             for c in range(x.shape[1]):
-                x[i, c] += h / 6 * total[i, c]
-            size = math.sqrt(_dot(x, i, x, i))
-            for c in range(x.shape[1]):
-                x[i, c] /= size
+                x[i, c] = y[i, c] / size
     return x
 
 

@@ -163,6 +163,7 @@ class _Course:
         own, count = plan.originals, int(kept.sum())
         if self.resting.all():
             saved = _standing_still(plan, self.still, stops)
+            self.state = {**self.state, "t": np.asarray(stops.end)}
         else:
             self.state, saved = engine.advance(plan, self.state, stops)
         parted = np.zeros((len(stops), own))

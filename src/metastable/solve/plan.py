@@ -144,6 +144,8 @@ def _members(dynamics: Any) -> list[Dynamics]:
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(m, Dynamics) for m in given):
         what = type(dynamics).__name__ if not isinstance(dynamics, (list, tuple)) else f"{len(dynamics)} other objects"
         raise InputError(f"dynamics must be a Dynamics object or a list of them, not {what}.")
+    if any(m.noisy for m in given):
+        given = [with_numbers(m, noise=np.asarray(m.noise, float)[()]) for m in given]
     shape = _structure(given[0])
     if any(_structure(m) != shape for m in given[1:]):
         raise InputError(

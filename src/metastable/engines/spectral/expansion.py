@@ -3,8 +3,8 @@
 The kernel e^{beta <q_i, k_j>} is expanded in Fourier modes or spherical harmonics, so the keys enter through their
 moments only (`fourier`, `harmonics`; where tokens see earlier ones only, moments run along with them). The rank follows
 from the tolerance by a bound that holds for any tokens (`ranks`) and from how much a few rows, summed exactly, see;
-those rows are then compared. A row whose Z_i is so small that the bound fails there, for example a lone token opposite a large
-cluster, is summed exactly instead.
+those rows are then compared. A row whose Z_i is so small that the bound fails there, for example a lone token opposite
+a large cluster, is summed exactly instead.
 """
 
 import math
