@@ -63,8 +63,5 @@ WORKLOAD = Workload(
         OURS: Engine(metastable, "ms.simulate, with its second copy"),
         "torch eager": Engine(torch_eager),
     },
-    goals=(
-        Goal("faster than NumPy", lambda t: t.faster("run", "numpy"), 1.0),
-        Goal("faster than torch", lambda t: t.faster("run", "torch eager"), 1.0),
-    ),
+    goals=(Goal("speed over the better of NumPy and torch", lambda t: t.faster("run", "numpy", "torch eager"), 0.9),),
 )
