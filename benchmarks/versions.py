@@ -35,3 +35,20 @@ def coalesce(*arrays: Any, **options: Any) -> Any:
     except ImportError:
         from metastable.fast import coalesce as found
     return found(*arrays, **options)
+
+
+def simulate_each(dynamics: Any, x0: np.ndarray, **settings: Any) -> list[Any]:
+    """One run for each dynamics of a list."""
+    import metastable as ms
+
+    found: list[Any] = getattr(ms, "simulate_many", ms.simulate)(dynamics, x0, **settings)
+    return found
+
+
+def simulate_by(sums: str, dynamics: Any, x0: np.ndarray, **settings: Any) -> Any:
+    """A run whose sums are made in a given way: "exact", or "auto" for the quicker of exact and linear-time ones."""
+    import metastable as ms
+
+    if hasattr(ms, "simulate_many"):
+        return ms.simulate(dynamics, x0, summation=sums, **settings)
+    return ms.simulate(dynamics, x0, engine={"exact": "exact", "auto": "spectral"}[sums], **settings)

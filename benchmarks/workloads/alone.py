@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import peers, versions
 from benchmarks.harness import OURS, Case, Engine, Goal, Run, Workload
 
 T = 5.0
@@ -46,10 +46,9 @@ def alone(case: Case) -> Run:
 
 
 def many(case: Case) -> Run:
-    import metastable as ms
 
     members, x = setting(case)
-    return lambda: np.stack([r.x for r in ms.simulate(members, x, t=T, method=case["method"], save=6)])
+    return lambda: np.stack([r.x for r in versions.simulate_each(members, x, t=T, method=case["method"], save=6)])
 
 
 def together(case: Case) -> Run:
@@ -71,7 +70,7 @@ WORKLOAD = Workload(
     },
     goals=(
         Goal(
-            "difference, simulate_many",
+            "difference, a list of dynamics",
             lambda t: max(t.row(case, OURS).error for case in t.rows),
             1e-12,
             False,

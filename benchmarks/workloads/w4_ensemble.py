@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks import peers
+from benchmarks import peers, versions
 from benchmarks.harness import OURS, Case, Engine, Goal, Outcome, Run, Workload
 
 DT, EVERY = 0.1, 10
@@ -45,7 +45,7 @@ def many(case: Case) -> Run:
     members, steps = [ms.Dynamics(beta=float(b)) for b in beta], case["steps"]
 
     def run() -> np.ndarray:
-        runs = ms.simulate(members, x, t=steps * DT, dt=DT, method="rk4", save=steps // EVERY + 1)
+        runs = versions.simulate_each(members, x, t=steps * DT, dt=DT, method="rk4", save=steps // EVERY + 1)
         return np.stack([r.x for r in runs], axis=1)
 
     return run
@@ -103,7 +103,7 @@ WORKLOAD = Workload(
     engines={
         "numpy": Engine(last(lambda case: _numpy(case, case["runs"])), "all runs in one array"),
         OURS: Engine(last(metastable), "ms.simulate with an array of beta"),
-        "metastable, simulate_many": Engine(last(many), "one Dynamics per run"),
+        "metastable, a list of dynamics": Engine(last(many), "one Dynamics per run"),
         "numpy, by 64": Engine(last(lambda case: _numpy(case, 64)), "64 runs at a time stay in the cache"),
         "numpy, one by one": Engine(one_by_one, "a Python loop over runs"),
         "torch eager": Engine(last(torch_eager)),

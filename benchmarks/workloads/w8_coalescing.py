@@ -35,7 +35,7 @@ def simulated(case: Case) -> Run:
     import metastable as ms
 
     dynamics, x = ms.Dynamics(beta=BETA), tokens(case)
-    return lambda: ms.simulate(dynamics, x, t=case["t"], dt=DT, save=SAVES, summation=case["summation"]).x
+    return lambda: versions.simulate_by(case["summation"], dynamics, x, t=case["t"], dt=DT, save=SAVES).x
 
 
 def _part(case: Case) -> int:
