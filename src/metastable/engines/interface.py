@@ -19,13 +19,15 @@ class Stops:
     """Where to go next: times, and for fixed steps how they are reached.
 
     ``counts`` (m,) steps before each stop and ``thetas`` (m,) the fraction of the last step at which it lies; adaptive
-    methods go to ``end`` and read the stops on the way.
+    methods go to ``end`` and read the stops on the way. ``saves`` (m,) says which stops are saved; at the others a run
+    and its copies are compared, and tokens need not be worked out where something else is compared.
     """
 
     times: np.ndarray
     end: float
     counts: np.ndarray
     thetas: np.ndarray
+    saves: np.ndarray
 
     def __len__(self) -> int:
         return len(self.times)

@@ -91,7 +91,15 @@ class _Window:
         near = (j - i <= self.width) & (i - j <= self.width)
         return near & (j <= i) if self.causal else near
 
-    def interval(self, i: Any, n: int) -> tuple[Any, Any]:
+
+@dataclass(frozen=True)
+class _WindowInterval:
+    """The bounds of a window, compared by its numbers too."""
+
+    width: int
+    causal: bool
+
+    def __call__(self, i: Any, n: int) -> tuple[Any, Any]:
         return np.maximum(i - self.width, 0), i + 1 if self.causal else np.minimum(i + self.width + 1, n)
 
 
@@ -104,8 +112,10 @@ def window(width: int, causal: bool = False) -> Mask:
     """
     if isinstance(width, bool) or not isinstance(width, int) or width < 0:
         raise InputError(f"A window mask needs a whole number of places >= 0, not {width!r}.")
-    seen = _Window(width, bool(causal))
-    return Mask(seen, seen.interval, f"window({width}, causal)" if causal else f"window({width})")
+    numbers = (width, bool(causal))
+    return Mask(
+        _Window(*numbers), _WindowInterval(*numbers), f"window({width}, causal)" if causal else f"window({width})"
+    )
 
 
 class Table:

@@ -17,6 +17,7 @@ from metastable.experiments.base import Data, Work
 from metastable.models import zoo
 from metastable.models.load import load
 from metastable.models.load import reach as reach_model
+from metastable.models.pretrained import Model
 from metastable.models.texts import default_corpus, texts
 from metastable.theory.verdicts import Interval, Verdict, judge_number
 
@@ -28,7 +29,7 @@ _DRAWN_TOKENS = 48  # of a random text, for a model that came without a tokenize
 
 
 @cache
-def _loaded(name: str) -> Any:
+def _loaded(name: str) -> Model | str:
     """A model, or the sentence that says why there is none; tried once per process: a missing index takes a while."""
     try:
         reach(name)
@@ -44,7 +45,7 @@ def reach(name: str) -> None:
         zoo.fetch(default_corpus(name), PATIENCE)
 
 
-def model_of(name: str) -> Any:
+def model_of(name: str) -> Model:
     """The model; InputError where it cannot be had."""
     found = _loaded(name)
     if isinstance(found, str):
@@ -71,7 +72,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "model"
 
 
-def texts_of(model: Any, first: int, count: int) -> Sequence[str | Sequence[int]]:
+def texts_of(model: Model, first: int, count: int) -> Sequence[str | Sequence[int]]:
     """``count`` texts of the model's own corpus from number ``first`` on; fewer where the corpus ends.
 
     A model without a tokenizer gets random tokens.

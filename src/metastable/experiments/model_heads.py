@@ -13,7 +13,7 @@ from metastable.models.agreement import adjusted_rand
 from metastable.models.heads import Heads, correlation, cut, grouped, merged
 from metastable.models.probe import probe
 from metastable.models.stream import stream
-from metastable.models.study_figures import TOKENS_SHOWN, plain_word
+from metastable.models.token_figures import TOKENS_SHOWN, plain_word
 from metastable.plots import heatmap
 from metastable.plots.colours import cycle
 from metastable.plots.style import INK, new_figure, one_axes, paper
@@ -46,7 +46,7 @@ def run(params: Params, work: Work) -> Data:
 
     def heads() -> Data:
         reducer = Heads(depth, model.heads, model.family.mask(model.stack), special=True)
-        tally = stream(model, given, [reducer], depth, min(512, model.longest), progress=_told(work, len(given)))
+        tally = stream(model, given, [reducer], depth, min(512, model.longest), progress=_report_texts(work, len(given)))
         found = {name: getattr(reducer, name) for name in ("count", "mean", "moment", "received")}
         shown = model.seen(tally.first)
         words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
@@ -62,7 +62,7 @@ def run(params: Params, work: Work) -> Data:
     return data
 
 
-def _told(work: Work, count: int) -> Callable[[int, int | None], None]:
+def _report_texts(work: Work, count: int) -> Callable[[int, int | None], None]:
     return lambda done, total: work.progress(0.1 + 0.5 * done / count, f"heads: {done} of {count} texts")
 
 
@@ -78,9 +78,7 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
             return {model_access.SKIPPED: np.array(str(error))}
         depth = params.layers if name == params.model else None
         given = model_access.texts_of(model, params.seed if name == params.model else 0, params.instances)
-        found = [
-            probe(model, [t], layers=depth, measure=("sinks",), longest=512).sinks.sel(kind="first") for t in given
-        ]
+        found = [sinks(model, [t], layers=depth, longest=512).sel(kind="first") for t in given]
         return {
             "mass": np.stack([one["mass"].values for one in found]),
             "position": np.array([float(one["position"]) for one in found]),

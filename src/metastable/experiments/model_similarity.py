@@ -1,15 +1,15 @@
 """Fig. 1 of the first paper: cosines of a model's tokens, layer by layer, and the spike at 1."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.models.pretrained import Model
 from metastable.models.probe import probe
-from metastable.models.study_figures import CAUTION, some_layers
+from metastable.models.depth_axis import CAUTION, some_layers
 from metastable.plots import histograms, series
 from metastable.plots.style import footnote, paper
 from metastable.theory.verdicts import Verdict, judge_number, mean_interval
@@ -45,14 +45,14 @@ def run(params: Params, work: Work) -> Data:
     return data
 
 
-def _measured(params: Params, model: Any, seed: int, work: Work) -> Data:
+def _measured(params: Params, model: Model, seed: int, work: Work) -> Data:
     """Shares, means and clusters (texts, layer, ...), pooled counts (layer, kind, bin), and the trained depth."""
     given = model_access.texts_of(model, seed, params.instances)
     depth = params.layers if model.shared else model.depth
 
     def chunk(first: int, last: int) -> Data:
         found = [
-            probe(model, [text], layers=depth, measure=("similarity",), bins=params.bins, longest=512).similarity
+            similarities(model, [text], layers=depth, bins=params.bins, longest=512)
             for text in given[first:last]
         ]
         names = ("share_above", "mean", "clusters", "same_token_share")

@@ -21,6 +21,7 @@ import numpy as np
 from metastable.backend import jax, jnp
 from metastable.hunt.instances import Batch
 from metastable.hunt.separation import separation, settling
+from metastable.trajectory import Trajectory
 
 Array = Any
 SHORT = 12.0  # horizon of the differentiable flow: e^{2 SHORT} is far from losing the digits of scores
@@ -48,8 +49,8 @@ class Claim:
     sentence: str
     geometry: str
     dt: float
-    points: Callable[[Any, Batch, int], np.ndarray]
-    ahead: Callable[[Any, Batch, int], np.ndarray]
+    points: Callable[[Trajectory, Batch, int], np.ndarray]
+    ahead: Callable[[Trajectory, Batch, int], np.ndarray]
     rate: Callable[[Batch], np.ndarray]
     soft: Callable[..., Array]
 
@@ -57,7 +58,7 @@ class Claim:
 # --- codimension --------------------------------------------------------------------------------------------------
 
 
-def growing_points(run: Any, batch: Batch, i: int) -> np.ndarray:
+def growing_points(run: Trajectory, batch: Batch, i: int) -> np.ndarray:
     """Growing components of rescaled tokens in the instance's own coordinates, zeros elsewhere, (T, n, d)."""
     zeta, values, left = run.coordinates()
     growing = values.real > 0.0
@@ -66,7 +67,7 @@ def growing_points(run: Any, batch: Batch, i: int) -> np.ndarray:
     return np.asarray(z / _size(np.where(batch.grows[i], batch.z[i], 0.0), np))
 
 
-def ahead_rescaled(run: Any, batch: Batch, i: int) -> np.ndarray:
+def ahead_rescaled(run: Trajectory, batch: Batch, i: int) -> np.ndarray:
     """How far the leading direction leads in x = e^{tV} z, in logs, (T,)."""
     zeta, values, _ = run.coordinates()  # (T, n, d)
     return _ahead(np.abs(zeta).max(axis=1), values.real * run.t[:, None], values.real > values.real.max() - 1e-9)
@@ -105,14 +106,14 @@ def soft_codimension(a: Array, b: Array, partner: Array, G: Array, E: Array, z: 
 # --- several heads ------------------------------------------------------------------------------------------------
 
 
-def normalised_points(run: Any, batch: Batch, i: int) -> np.ndarray:
+def normalised_points(run: Trajectory, batch: Batch, i: int) -> np.ndarray:
     """Tokens over the largest norm among them, (T, n, d)."""
     largest = np.abs(run.x).max(axis=(1, 2), keepdims=True)
     x = run.x / largest  # so that squares stay finite
     return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True).max(axis=1, keepdims=True))
 
 
-def ahead_plain(run: Any, batch: Batch, i: int) -> np.ndarray:
+def ahead_plain(run: Trajectory, batch: Batch, i: int) -> np.ndarray:
     """How far the leading direction of the summed values leads in x, in logs, (T,)."""
     return _ahead(np.abs(run.x).max(axis=1), np.zeros(1), np.arange(run.x.shape[-1]) < batch.lead[i])
 

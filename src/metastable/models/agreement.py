@@ -1,11 +1,10 @@
 """Small statistics that compare groupings and distributions."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def adjusted_rand(a: Any, b: Any) -> float:
+def adjusted_rand(a: ArrayLike, b: ArrayLike) -> float:
     """Adjusted Rand index of two labelings: 1 when they agree, about 0 when one tells nothing about the other.
 
     >>> adjusted_rand([0, 0, 1, 1], [5, 5, 2, 2]), round(adjusted_rand([0, 0, 1, 1], [0, 1, 0, 1]), 2)
@@ -21,7 +20,7 @@ def adjusted_rand(a: Any, b: Any) -> float:
     return 1.0 if most == expected else float((both - expected) / (most - expected))
 
 
-def _pairs(count: Any) -> Any:
+def _pairs(count: np.ndarray) -> np.ndarray:
     return count * (count - 1.0) / 2.0
 
 

@@ -5,7 +5,7 @@ Two baselines say what a head without preferences would give: ``uniform``, the s
 is visible to all, so its position baseline is (1/n) sum_i 1/i, well above 1/n.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from metastable.models.heads import visible
 from metastable.models.layer_similarity import ratio
 from metastable.models.stream import Text
 from metastable.models.tokens import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
+    import xarray
 
 CLASSES = ("first", "separator", "punctuation")
 
@@ -36,10 +40,10 @@ class Sinks:
         """What a state file must agree on."""
         return {"classes": list(CLASSES)}
 
-    def states(self, text: Text, layer: int, x: Any) -> None:
+    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
         """Sinks do not use states."""
 
-    def attention(self, text: Text, layer: int, A: Any) -> None:
+    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
         """Add up the attention that each class receives from all tokens of one text."""
         if layer == 1:
             self.member = member = self._members(text.ids)  # (n, classes)
@@ -66,7 +70,7 @@ class Sinks:
         for name in self._STATE:
             setattr(self, name, state[name].copy())
 
-    def result(self) -> Any:
+    def result(self) -> "xarray.Dataset":
         """The statistics as an ``xarray.Dataset``.
 
         Variables: ``mass`` (layer, head, kind), the mean over all tokens of all texts of the attention a token pays

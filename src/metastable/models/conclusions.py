@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from metastable.models.study import Study
-from metastable.models.study_figures import some_layers
+from metastable.models.depth_axis import some_layers
 
 Table = tuple[str, list[str], list[list[Any]]]
 _GOOD = {1: "yes", 0: "no", -1: "undecidable by rounding"}
@@ -181,6 +181,7 @@ def promotion_table(study: Study) -> Table:
 
 def ladder_table(study: Study) -> Table:
     """Distances of every rung, averaged over layers, and at the last one."""
+    assert study.ladder is not None
     data, rows = study.ladder, []
     after = data.isel(layer=slice(1, None))
     for number, part in zip(data.rung.values, data["part"].values):

@@ -7,7 +7,7 @@ Texts are dealt into folds, and a grouping counts as stable when random halves o
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -17,6 +17,10 @@ from metastable.equation import masks
 from metastable.models.agreement import adjusted_rand, silhouette
 from metastable.models.layer_similarity import ratio
 from metastable.models.stream import Text
+
+if TYPE_CHECKING:
+    import torch
+    import xarray
 
 FOLDS = 8
 
@@ -43,10 +47,10 @@ class Heads:
         """What a state file must agree on."""
         return {"special": self.special, "folds": FOLDS}
 
-    def states(self, text: Text, layer: int, x: Any) -> None:
+    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
         """Heads do not use states."""
 
-    def attention(self, text: Text, layer: int, A: Any) -> None:
+    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
         """Fold one text's map of one layer into the co-moments."""
         A = A.numpy(force=True)
         seen = visible(self.mask, len(text.ids))
@@ -81,7 +85,7 @@ class Heads:
         for name in self._STATE:
             setattr(self, name, state[name].copy())
 
-    def result(self, words: Sequence[str], seed: int = 0) -> Any:
+    def result(self, words: Sequence[str], seed: int = 0) -> "xarray.Dataset":
         """The statistics as an ``xarray.Dataset``.
 
         Variables: ``correlation`` (layer, head, other), ``group`` (layer, head), ``groups``, ``silhouette``,

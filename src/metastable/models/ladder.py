@@ -7,7 +7,7 @@ out. Every rung starts from the model's own embedded tokens of one text.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from metastable.models.probe import trajectory
 from metastable.models.rungs import RUNGS, final_norm, rung
 from metastable.solve.simulate import simulate
 from metastable.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    import xarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Ladder:
     model: Model
     real: Trajectory = field(repr=False)
     runs: tuple["Trajectory", ...] = field(repr=False)
-    data: Any = field(repr=False)
+    data: "xarray.Dataset" = field(repr=False)
 
 
 def ladder(
@@ -161,7 +164,9 @@ def _distances(x: np.ndarray, y: np.ndarray, number: int, threshold: float) -> d
     }
 
 
-def _dataset(rows: list[list[dict[str, float]]], steps: list[np.ndarray], rungs: list[int], real: Trajectory) -> Any:
+def _dataset(
+    rows: list[list[dict[str, float]]], steps: list[np.ndarray], rungs: list[int], real: Trajectory
+) -> "xarray.Dataset":
     import xarray
 
     both = ("rung", "layer")

@@ -6,11 +6,16 @@ cosine is one direction that all tokens share, which says nothing about clusters
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.models.stream import Text
+
+if TYPE_CHECKING:
+    import torch
+    import xarray
 
 KINDS = ("raw", "centred")
 THRESHOLDS = (0.9, 0.99)
@@ -110,10 +115,10 @@ class Similarity:
         """What a state file must agree on."""
         return {"bins": self.bins, "special": self.special}
 
-    def attention(self, text: Text, layer: int, A: Any) -> None:
+    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
         """Similarities do not use attention."""
 
-    def states(self, text: Text, layer: int, x: Any) -> None:
+    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
         """Count the pairs of one text at one layer."""
         kept = np.ones(len(text.ids), dtype=bool) if self.special else ~text.special
         x, ids = x.numpy(force=True)[kept], text.ids[kept]
@@ -151,7 +156,7 @@ class Similarity:
         for name in self._REMEMBERED:
             setattr(self, name, state[name].copy())
 
-    def result(self) -> Any:
+    def result(self) -> "xarray.Dataset":
         """The statistics as an ``xarray.Dataset``; shares are nan where there was no pair.
 
         Variables: ``counts`` (layer, kind, bin), ``pairs``, ``mean`` (layer, kind), ``share_above``,
@@ -183,7 +188,7 @@ class Similarity:
         return xarray.Dataset(variables, coords, notes)
 
 
-def ratio(part: Any, whole: Any) -> np.ndarray:
+def ratio(part: ArrayLike, whole: ArrayLike) -> np.ndarray:
     """part / whole, nan where the whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, dtype=float), np.asarray(whole, dtype=float))
     return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0)

@@ -12,7 +12,7 @@ import numpy as np
 from metastable.models import conclusions
 from metastable.models.layer_similarity import CAUTION
 from metastable.models.study import Study
-from metastable.models.study_figures import LADDER_WORDS
+from metastable.models.weight_figures import LADDER_LABELS
 from metastable.models.study_settings import Settings
 from metastable.report.sections import Media, escaped
 from metastable.store.folder import read_provenance
@@ -195,7 +195,7 @@ def _ladder(study: Study, media: Media) -> str:
     if study.ladder is None:
         reason = escaped(study.about["ladder"]["absent"])
         return _section("ladder", "The ladder", text, f"<p><strong>No ladder here.</strong> {reason}</p>")
-    pictures = [(f"ladder-{name}", word[0].upper() + word[1:] + ".") for name, word in LADDER_WORDS.items()]
+    pictures = [(f"ladder-{name}", word[0].upper() + word[1:] + ".") for name, word in LADDER_LABELS.items()]
     pictures.append(("ladder-mean-cosine", "Mean cosine: the theory's rungs collapse where the model does not."))
     steps = " Dashed: is one layer a small step of the ODE?" if study.model["shared"] else ""
     pictures.append(("ladder-errors", f"Tokens of the rungs with the model's norms against the real ones.{steps}"))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from metastable.errors import InputError
 from metastable.models.families import BlockWeights, Family
 from metastable.models.tokens import Tokenizer
 
-See = Callable[[int, Any], None]
+if TYPE_CHECKING:
+    import torch
+
+See: TypeAlias = "Callable[[int, torch.Tensor], None]"
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from metastable.models.rungs import rung
 from metastable.models.stream import Progress, stream
 from metastable.models.tokens import as_ids
 from metastable.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    import torch
+    import xarray
 
 MEASURES = ("similarity", "heads", "sinks")
 
@@ -40,9 +44,9 @@ class Probe:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     first: tuple[int, ...] = field(repr=False)
-    similarity: Any = field(default=None, repr=False)
-    heads: Any = field(default=None, repr=False)
-    sinks: Any = field(default=None, repr=False)
+    similarity: "xarray.Dataset | None" = field(default=None, repr=False)
+    heads: "xarray.Dataset | None" = field(default=None, repr=False)
+    sinks: "xarray.Dataset | None" = field(default=None, repr=False)
 
     @cached_property
     def trajectory(self) -> Trajectory:
@@ -132,7 +136,7 @@ def heads(
     special: bool = True,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-) -> Any:
+) -> "xarray.Dataset":
     """Correlations and groups of attention heads over many texts, and the heat map of the first text.
 
     The options are those of ``metastable.models.probe``; the result is its ``heads`` dataset.
@@ -144,9 +148,11 @@ def heads(
     >>> found["correlation"].sizes["layer"]  # doctest: +SKIP
     12
     """
-    return probe(
+    found = probe(
         name, texts, layers=layers, special=special, measure=("heads",), resume=resume, progress=progress
     ).heads
+    assert found is not None
+    return found
 
 
 def sinks(
@@ -155,7 +161,7 @@ def sinks(
     layers: int | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-) -> Any:
+) -> "xarray.Dataset":
     """Attention mass on first, separator and punctuation tokens, per layer and head, with its baselines.
 
     The options are those of ``metastable.models.probe``; the result is its ``sinks`` dataset.
@@ -167,16 +173,20 @@ def sinks(
     >>> bool(found["mass"].sel(kind="first").max() > found["position"].sel(kind="first"))  # doctest: +SKIP
     True
     """
-    return probe(name, texts, layers=layers, measure=("sinks",), resume=resume, progress=progress).sinks
+    found = probe(name, texts, layers=layers, measure=("sinks",), resume=resume, progress=progress).sinks
+    assert found is not None
+    return found
 
 
-def _reducers(model: Model, depth: int, measure: Sequence[str], special: bool, bins: int) -> dict[str, Any]:
+def _reducers(
+    model: Model, depth: int, measure: Sequence[str], special: bool, bins: int
+) -> dict[str, Similarity | Heads | Sinks]:
     wanted = [measure] if isinstance(measure, str) else list(measure)
     for key in wanted:
         if key not in MEASURES:
             raise unknown("measure", key, MEASURES)
     eps = float(np.finfo(model.dtype).eps)
-    make: dict[str, Callable[[], Any]] = {
+    make: dict[str, Callable[[], Similarity | Heads | Sinks]] = {
         "similarity": lambda: Similarity(depth, bins, special, eps),
         "heads": lambda: Heads(depth, model.heads, model.family.mask(model.stack), special),
         "sinks": lambda: Sinks(depth, model.heads, model.family.mask(model.stack), model.tokenizer),
@@ -231,7 +241,7 @@ def trajectory(
     states: list[np.ndarray] = []
     stored: list[np.ndarray] = []
 
-    def store_map(layer: int, A: Any) -> None:
+    def store_map(layer: int, A: "torch.Tensor") -> None:
         if maps and not model.shared:  # otherwise a thousand layers of maps would fill the memory
             stored.append(A.numpy(force=True).copy())
 

@@ -9,7 +9,7 @@ on the small triple (Q O, K O, V O).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from metastable.models.families.shared import layer_norm
 from metastable.models.load import load
 from metastable.models.pretrained import Model
 from metastable.theory.hypotheses import Finding, good_triple
+
+if TYPE_CHECKING:
+    import xarray
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ def _head(block: BlockWeights, head: int, length: float) -> tuple[dict[str, Any]
     return row, finding, vectors
 
 
-def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> Any:
+def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> "xarray.Dataset":
     import xarray
 
     axes = {"ov": ("rank",), "value_block": ("rank",), "qk": ("form",)}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from metastable.errors import InputError
 from metastable.models.pretrained import Model
 from metastable.models.tokens import as_ids
 from metastable.store.files import read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    import torch
 
 Progress = Callable[[int, int | None], None]
 _SAVE_EVERY = 10.0  # seconds between state files
@@ -40,10 +43,10 @@ class Reducer(Protocol):
     def settings(self) -> dict[str, Any]:
         """What a state file must agree on."""
 
-    def states(self, text: Text, layer: int, x: Any) -> None:
+    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
         """Token states x (n, d) after ``layer`` layers."""
 
-    def attention(self, text: Text, layer: int, A: Any) -> None:
+    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
         """The attention map A (h, n, n) of layer ``layer``, counted from 1."""
 
     def state(self) -> dict[str, np.ndarray]:
@@ -145,14 +148,14 @@ def _show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int, ta
     """One text through the network; the time spent in the reducers is set apart from the network's own."""
     spent = 0.0
 
-    def states(layer: int, x: Any) -> None:
+    def states(layer: int, x: "torch.Tensor") -> None:
         nonlocal spent
         start = time.perf_counter()
         for reducer in reducers:
             reducer.states(text, layer, x)
         spent += time.perf_counter() - start
 
-    def attention(layer: int, A: Any) -> None:
+    def attention(layer: int, A: "torch.Tensor") -> None:
         nonlocal spent
         start = time.perf_counter()
         for reducer in reducers:

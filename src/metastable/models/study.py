@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metastable.errors import InputError
 from metastable.models.ladder import ladder
@@ -32,6 +32,9 @@ from metastable.progress import Progress, Report, silent
 from metastable.store.datasets import read_dataset, write_dataset
 from metastable.store.files import disk_errors, read_json, reason, remove, write_json
 from metastable.store.folder import STATE, Purpose, Status, check, claim, damaged, read_provenance, release, settled_by
+
+if TYPE_CHECKING:
+    import xarray
 
 __all__ = ["Settings", "Study", "measuring", "purpose", "read", "study"]
 
@@ -50,11 +53,11 @@ class Study:
     folder: Path
     settings: Settings
     model: dict[str, Any]  # family, depth, heads, dimension, shared, causal, parameters
-    similarity: Any
-    heads: Any
-    sinks: Any
-    spectra: Any
-    ladder: Any
+    similarity: "xarray.Dataset"
+    heads: "xarray.Dataset"
+    sinks: "xarray.Dataset"
+    spectra: "xarray.Dataset"
+    ladder: "xarray.Dataset | None"
     about: dict[str, dict[str, Any]]  # probe, spectra, ladder
 
     @property
@@ -216,7 +219,7 @@ def _ladder(folder: Path, settings: Settings, model: Model, report: Report) -> N
     write_json(folder / "ladder.json", facts)
 
 
-def _climb(model: Model, ids: Sequence[int], layers: int, head: int, report: Report) -> Any:
+def _climb(model: Model, ids: Sequence[int], layers: int, head: int, report: Report) -> "xarray.Dataset":
     def climbed(done: int, total: int) -> None:
         report(Progress("ladder", done / total, f"rung {done}: {RUNGS[done]}"))
 

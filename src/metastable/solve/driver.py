@@ -51,9 +51,9 @@ def drive(
     members, tokens = trust.certified(plan, x)
     engine = choose(members).engine
     course = _Course.begin(members, engine, tokens) if checkpoint is None else _Course.resume(members, checkpoint)
-    for stops, kept in course.segments(engine, reported):
+    for stops in course.segments(engine, reported):
         clock = time.perf_counter()
-        segment = course.advance(engine, stops, kept)
+        segment = course.advance(engine, stops)
         segment = segment if rule is None else _stopped(plan, segment, rule)
         segment = replace(segment, seconds=time.perf_counter() - clock)
         course.note(segment.fates)
@@ -116,14 +116,14 @@ class _Course:
 
     # --- where to go next ---
 
-    def segments(self, engine: Engine, reported: bool) -> Iterator[tuple[Stops, np.ndarray]]:
-        """Stops of the segments that are left, and which of them are saves."""
+    def segments(self, engine: Engine, reported: bool) -> Iterator[Stops]:
+        """Stops of the segments that are left."""
         if self.plan.method.adaptive:
             yield from self._adaptive_segments(engine)
         else:
             yield from self._fixed_segments(engine, reported)
 
-    def _fixed_segments(self, engine: Engine, reported: bool) -> Iterator[tuple[Stops, np.ndarray]]:
+    def _fixed_segments(self, engine: Engine, reported: bool) -> Iterator[Stops]:
         plan = self.plan
         steps, thetas, kept = _fixed_stops(plan, engine)
         done = int(self.state["k"])
@@ -136,12 +136,12 @@ class _Course:
             these = slice(start, start + size)
             counts = np.diff(steps[these], prepend=int(self.state["k"]))
             times = (steps[these] - 1 + thetas[these]) * plan.dt
-            yield Stops(times, float(times[-1]), counts, thetas[these]), kept[these]
+            yield Stops(times, float(times[-1]), counts, thetas[these], kept[these])
 
-    def _adaptive_segments(self, engine: Engine) -> Iterator[tuple[Stops, np.ndarray]]:
+    def _adaptive_segments(self, engine: Engine) -> Iterator[Stops]:
         plan = self.plan
         if self.following == 0 and plan.times[0] == 0.0:
-            yield _stops(plan.times[:1], 0.0), np.ones(1, bool)
+            yield _stops(plan.times[:1], 0.0, np.ones(1, bool))
         edges = np.linspace(0.0, plan.t, _EDGES + 1)[1:] if plan.t > 0 else np.zeros(1)
         while self.following < len(plan.times):
             t = float(self.state["t"])
@@ -153,13 +153,13 @@ class _Course:
             kept = np.ones(len(times), bool)
             if plan.shakes is not None and not (len(times) and times[-1] == end):
                 times, kept = np.append(times, end), np.append(kept, False)
-            yield _stops(times, end), kept
+            yield _stops(times, end, kept)
 
     # --- what comes back ---
 
-    def advance(self, engine: Engine, stops: Stops, kept: np.ndarray) -> Segment:
+    def advance(self, engine: Engine, stops: Stops) -> Segment:
         """Go to the stops, compare copies, and say which runs have ended."""
-        plan, first = self.plan, self.following
+        plan, first, kept = self.plan, self.following, stops.saves
         own, count = plan.originals, int(kept.sum())
         if self.resting.all():
             saved = _standing_still(plan, self.still, stops)
@@ -219,9 +219,9 @@ class _Course:
         return True
 
 
-def _stops(times: np.ndarray, end: float) -> Stops:
+def _stops(times: np.ndarray, end: float, saves: np.ndarray) -> Stops:
     nothing = np.zeros(len(times), np.int64)
-    return Stops(times, end, nothing, np.ones(len(times)))
+    return Stops(times, end, nothing, np.ones(len(times)), saves)
 
 
 def _fixed_stops(plan: Plan, engine: Engine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def _observed(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # one warning for all chunks
-        made: Any = collect(plan, list(drive(plan, x, reported=False)))
+        made: Any = collect(plan, [replace(s, state={}) for s in drive(plan, x, reported=False)])
     if not plan.together:
         parts = [_measured(run, functions).reindex(time=plan.times) for run in made]
         data = xarray.concat(parts, "run").transpose("time", "run", ...)

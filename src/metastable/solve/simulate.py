@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -90,7 +91,7 @@ def simulate(
     plan, x = make_plan(dynamics, x0, t, dt, method, save, rtol, atol, seed, dtype, engine, trust)
     segments = []
     for segment in drive(plan, x, until, reported=until is not None or progress is not None):
-        segments.append(segment)
+        segments.append(replace(segment, state={}))
         if progress is not None:
             progress(segment.reached)
     return collect(plan, segments, stacklevel=3)

@@ -7,14 +7,16 @@ the step, so that every save has the right law.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.dynamics import Dynamics, Mix
-from metastable.equation.geometry import unit
 from metastable.solve.methods import Adaptive, Method, Tableau
 
+X = TypeVar("X", jax.Array, np.ndarray)
 MOST_STEPS = 100_000  # of an adaptive method in one segment
 
 
@@ -32,17 +34,18 @@ def field(dyn: Dynamics, t: Array, x: Tokens, mix: Mix = dense_mix) -> Tokens:
     return size * dyn.velocity(t, x / size, mix)
 
 
-def explicit_step(tableau: Tableau, f: Callable[[Array, Tokens], Tokens], t: Array, x: Tokens, h: Array) -> Tokens:
-    """x after a step h of an explicit Runge-Kutta scheme."""
-    slopes: list[Tokens] = []
+def explicit_step(tableau: Tableau, f: Callable[[Any, X], X], t: Any, x: X, h: Any) -> X:
+    """x after a step h of an explicit Runge-Kutta scheme; arrays of JAX or of NumPy."""
+    slopes: list[X] = []
     for row, node in zip(tableau.a, tableau.c):
         slopes.append(f(t + node * h if node else t, _ahead(x, h, row, slopes)))
     return _ahead(x, h, tableau.b, slopes)
 
 
-def _ahead(x: Tokens, h: Array, weights: tuple[float, ...], slopes: list[Tokens]) -> Tokens:
-    used = [weight * slope for weight, slope in zip(weights, slopes) if weight != 0.0]
-    return x + h * sum(used[1:], used[0]) if used else x
+def _ahead(x: X, h: Any, weights: tuple[float, ...], slopes: list[X]) -> X:
+    used: list[Any] = [weight * slope for weight, slope in zip(weights, slopes) if weight != 0.0]
+    out: X = x + h * sum(used[1:], used[0]) if used else x
+    return out
 
 
 class Stepped(NamedTuple):
@@ -192,7 +195,3 @@ def solve(
     exhausted = solution.result == diffrax.RESULTS.max_steps_reached
     reached = jnp.where(ok, t1, jnp.where(jnp.isfinite(solution.ts[1][0]), solution.ts[1][0], t0))
     return Reached(solution.ys[1][0], reached, exhausted, solution.ys[0])
-
-
-__all__ = ["MOST_STEPS", "Reached", "Stepped", "advance_adaptive", "advance_fixed", "explicit_step", "field", "hermite",
-           "inside", "solve", "step", "unit"]  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from metastable.backend import jax
 from metastable.engines.chart.basis import has_eigenbasis
 from metastable.engines.interface import Saved
+from metastable.engines.simd.compare import largest_gaps
 from metastable.equation.dynamics import Dynamics
 from metastable.solve.plan import Plan, with_numbers
 
@@ -81,20 +82,12 @@ def apart(plan: Plan, saved: Saved) -> np.ndarray:
     own = plan.originals
     found = np.zeros((len(saved.x), own))
     for first in range(own, plan.runs, own):
-        found = np.maximum(found, _gap(saved.x, own, first, along=False))
+        copies = slice(first, first + own)
+        found = np.maximum(found, largest_gaps(saved.x[:, :own], saved.x[:, copies], along=False))
         if saved.compared is not None:
-            found = np.maximum(found, _gap(saved.compared, own, first, along=True))
+            by_direction = largest_gaps(saved.compared[:, :own], saved.compared[:, copies], along=True)
+            found = np.maximum(found, by_direction)
     return found
-
-
-def _gap(x: np.ndarray, own: int, first: int, along: bool) -> np.ndarray:
-    """Largest difference of tokens (m, B, n, d), relative to the largest token, or that of each direction."""
-    run, copy = x[:, :own], x[:, first : first + own]
-    with np.errstate(invalid="ignore", over="ignore"):
-        size = np.abs(run).max(axis=-2, keepdims=True)  # (m, B, 1, d)
-        size = size if along else size.max(axis=-1, keepdims=True)
-        gap = np.abs(run - copy) / np.where(size > 0, size, 1.0)
-    return np.where(np.isfinite(gap), gap, np.inf).max(axis=(-1, -2))
 
 
 def limit(dtype: str) -> float:

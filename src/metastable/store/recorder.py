@@ -135,7 +135,7 @@ def _resume(folder: Path, job: _Job, progress: Callable[[float], None] | None) -
         state = None if before is None else dict(before.state)
         coming = drive(plan, job.x, job.until, checkpoint=state)
         for segment in _written(folder, plan, coming, 0.0 if before is None else before.seconds):
-            segments.append(segment)
+            segments.append(replace(segment, state={}))
             if progress is not None:
                 progress(segment.reached)
     trajectory: Trajectory = collect(plan, segments, stacklevel=3)

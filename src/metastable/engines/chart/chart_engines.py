@@ -70,8 +70,14 @@ def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
     for run in range(plan.originals, plan.runs):
         M = basis.common_coordinates(found[run % plan.originals], found[run])
         signs = np.diagonal(M)
+        mixed = np.argwhere(M - np.diag(signs))
         with np.errstate(invalid="ignore", over="ignore"):
-            out[:, run] = scaled[:, run] * signs if np.array_equal(M, np.diag(signs)) else scaled[:, run] @ M.T
+            if len(mixed) > len(M):
+                out[:, run] = scaled[:, run] @ M.T
+                continue
+            out[:, run] *= signs
+            for k, l in mixed:  # few: directions that grow (nearly) alike
+                out[:, run, :, k] += M[k, l] * scaled[:, run, :, l]
     return out
 
 
@@ -281,7 +287,8 @@ class KernelChart:
             np.zeros(plan.runs) if plan.shakes is None else plan.shakes,
         )
         S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found])
-        x = kernel_runs.tokens(saved.zeta, S)
+        x = np.zeros(saved.zeta.shape)
+        x[stops.saves] = kernel_runs.tokens(saved.zeta[stops.saves], S)
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         everyone = np.full(plan.runs, stops.end)

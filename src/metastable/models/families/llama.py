@@ -1,6 +1,6 @@
 """Llama and its kin (Mistral, Qwen2, SmolLM): pre-norm causal blocks, RMSNorm, rotary turns, grouped heads."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -57,7 +57,11 @@ def block(model: Any, l: int) -> BlockWeights:
     )
 
 
-def _expand(grouped: Any, heads: int) -> Any:
+@overload
+def _expand(grouped: np.ndarray, heads: int) -> np.ndarray: ...
+@overload
+def _expand(grouped: np.ndarray | None, heads: int) -> np.ndarray | None: ...
+def _expand(grouped: np.ndarray | None, heads: int) -> np.ndarray | None:
     """Key or value heads (g, ...) repeated to (h, ...): query head h uses group h // (heads / g)."""
     return None if grouped is None else np.repeat(grouped, heads // grouped.shape[0], axis=0)
 
