@@ -168,7 +168,9 @@ def test_a_fresh_part_goes_everywhere(fresh, n, tmp_path, capsys, monkeypatch):
     if argument != "position":
         assert listed[name]
     # a TOML run
-    (tmp_path / "run.toml").write_text(f'[simulate]\nn = {n}\nd = 3\nt = 0.3\nsave = 4\nseed = 0\n{argument} = "{name}"\n')
+    (tmp_path / "run.toml").write_text(
+        f'[simulate]\nn = {n}\nd = 3\nt = 0.3\nsave = 4\nseed = 0\n{argument} = "{name}"\n'
+    )
     assert main(["simulate", "run.toml", "--out", "toml", "--no-pictures", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["status"] == "done"

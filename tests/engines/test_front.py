@@ -34,7 +34,7 @@ def test_what_has_no_expansion_is_summed_exactly_and_says_why():
     x = cloud("spread", 3000, 3)
     for change, word in (
         ({"normalise": "hardmax"}, "hardmax"),
-        ({"mask": "window(4)"}, "window"),
+        ({"mask": "window(4)"}, "all up to itself"),
         ({"v": x + 0.0}, "values"),
         ({"tol": 1e-17}, "tolerance"),
     ):

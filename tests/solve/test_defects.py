@@ -322,7 +322,11 @@ def test_10_masks_given_as_arrays():
     for entries in (np.tri(5), np.tri(5, dtype=bool), np.tri(5).tolist(), jnp.asarray(np.tri(5))):
         run = ms.simulate(ms.Dynamics(mask=entries), x, t=0.5, save=2)
         assert np.abs(run.x - ms.simulate(ms.Dynamics(mask="causal"), x, t=0.5, save=2).x).max() < 1e-13
-    for entries, word in ((np.ones((5, 4)), r"\(n, n\)"), (np.full((5, 5), 0.5), "True and False"), (np.ones(5), "n, n")):
+    for entries, word in (
+        (np.ones((5, 4)), r"\(n, n\)"),
+        (np.full((5, 5), 0.5), "True and False"),
+        (np.ones(5), "n, n"),
+    ):
         with pytest.raises(ms.InputError, match=word):
             ms.Dynamics(mask=entries)
     with pytest.raises(ms.InputError, match="4 tokens"):

@@ -26,7 +26,13 @@ NUMBERS = {
 LOOK = rng.normal(size=(N, D))
 METHODS = ["euler", "rk4", "layers", "tsit5", "dopri8"]
 SPACES = ["sphere", "euclidean", "rescaled"]
-KINDS = [("softmax", "full"), ("softmax", "causal"), ("unnormalised", "causal"), ("sinkhorn", "full"), ("unnormalised", "full")]
+KINDS = [
+    ("softmax", "full"),
+    ("softmax", "causal"),
+    ("unnormalised", "causal"),
+    ("sinkhorn", "full"),
+    ("unnormalised", "full"),
+]
 
 
 def loss(numbers, method, geometry, normalise, mask):
