@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: b
     bias = None
     if dyn.position is not None:
         bias = np.asarray(dyn.position.bias(np.arange(n), np.arange(n)))[0]
-    S, a, b, partner, condition = _eigenbasis(V)
+    S, S_inv, a, b, partner, condition = _eigenbasis(V)
     if whole if whole is not None else not condition < _WORST_BASIS:
         generator = V if layer is None else _log_matrix(V, layer)
         top = max(0.0, float(np.linalg.eigvals(generator).real.max()))
@@ -61,9 +62,7 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: b
     orthogonal = np.array_equal(V, V.T)
     plain = orthogonal and np.array_equal(A, A[0, 0] * np.eye(d))
     G = float(dyn.beta) * (A if plain else quiet_product(quiet_product(S.T, A), S))
-    chart = Chart(
-        S, S.T if orthogonal else np.linalg.inv(S), G, a, grow, max(0.0, float(grow.max())), b, turn, partner, bias=bias
-    )
+    chart = Chart(S, S_inv, G, a, grow, max(0.0, float(grow.max())), b, turn, partner, bias=bias)
     return chart if b.any() or turn.any() else replace(chart, b=None, turn=None, partner=None)
 
 
@@ -77,7 +76,7 @@ def alike(charts: list[Chart]) -> list[Chart]:
 
 def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
     """Whether V has well-conditioned eigenvectors; only then does the chart hold numbers instead of matrices."""
-    return _eigenbasis(dyn.weights.value_map(d=d)[0])[-1] < _WORST_BASIS
+    return _eigenbasis(dyn.weights.value_map(d=d)[0]).condition < _WORST_BASIS
 
 
 def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
@@ -94,17 +93,27 @@ def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
     return np.where(near & (np.abs(M) > 1e-9), M, 0.0)
 
 
-def _eigenbasis(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
-    """Real S, eigenvalue parts a, b and partners with V = S L S^{-1}, and the condition number of S."""
+class _Eigenbasis(NamedTuple):
+    """Real S with V = S L S^{-1}, its inverse, eigenvalue parts a and b, partners, and the condition number of S."""
+
+    S: np.ndarray
+    S_inv: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    partner: np.ndarray
+    condition: float
+
+
+def _eigenbasis(V: np.ndarray) -> _Eigenbasis:
     return _found_eigenbasis(np.asarray(V, np.float64).tobytes(), len(V))
 
 
 @lru_cache(maxsize=16)  # a run needs it several times
-def _found_eigenbasis(entries: bytes, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
+def _found_eigenbasis(entries: bytes, d: int) -> _Eigenbasis:
     V = np.frombuffer(entries).reshape(d, d)
     if np.array_equal(V, V.T):
         values, S = np.linalg.eigh(V)
-        return S, values, np.zeros(d), np.arange(d), 1.0
+        return _Eigenbasis(S, S.T, values, np.zeros(d), np.arange(d), 1.0)
     values, vectors = np.linalg.eig(V)
     S, a, b, partner = np.zeros((d, d)), values.real.copy(), np.zeros(d), np.arange(d)
     k = 0
@@ -118,7 +127,9 @@ def _found_eigenbasis(entries: bytes, d: int) -> tuple[np.ndarray, np.ndarray, n
         b[k], b[k + 1] = values[k].imag, -values[k].imag
         partner[k], partner[k + 1] = k + 1, k
         k += 2
-    return S, a, b, partner, float(np.linalg.cond(S))
+    condition = float(np.linalg.cond(S))
+    S_inv = np.linalg.inv(S) if condition < 1e4 * _WORST_BASIS else np.full_like(S, np.nan)  # of a copy, just beyond
+    return _Eigenbasis(S, S_inv, a, b, partner, condition)
 
 
 def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
