@@ -46,7 +46,9 @@ def run(params: Params, work: Work) -> Data:
 
     def heads() -> Data:
         reducer = Heads(depth, model.heads, model.family.mask(model.stack), special=True)
-        tally = stream(model, given, [reducer], depth, min(512, model.longest), progress=_report_texts(work, len(given)))
+        tally = stream(
+            model, given, [reducer], depth, min(512, model.longest), progress=_report_texts(work, len(given))
+        )
         found = {name: getattr(reducer, name) for name in ("count", "mean", "moment", "received")}
         shown = model.seen(tally.first)
         words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
@@ -78,7 +80,11 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
             return {model_access.SKIPPED: np.array(str(error))}
         depth = params.layers if name == params.model else None
         given = model_access.texts_of(model, params.seed if name == params.model else 0, params.instances)
-        found = [sinks(model, [t], layers=depth, longest=512).sel(kind="first") for t in given]
+        found = []
+        for text in given:
+            sinks = probe(model, [text], layers=depth, measure=("sinks",), longest=512).sinks
+            assert sinks is not None
+            found.append(sinks.sel(kind="first"))
         return {
             "mass": np.stack([one["mass"].values for one in found]),
             "position": np.array([float(one["position"]) for one in found]),

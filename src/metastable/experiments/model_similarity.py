@@ -7,9 +7,9 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.models.depth_axis import CAUTION, some_layers
 from metastable.models.pretrained import Model
 from metastable.models.probe import probe
-from metastable.models.depth_axis import CAUTION, some_layers
 from metastable.plots import histograms, series
 from metastable.plots.style import footnote, paper
 from metastable.theory.verdicts import Verdict, judge_number, mean_interval
@@ -51,13 +51,14 @@ def _measured(params: Params, model: Model, seed: int, work: Work) -> Data:
     depth = params.layers if model.shared else model.depth
 
     def chunk(first: int, last: int) -> Data:
-        found = [
-            similarities(model, [text], layers=depth, bins=params.bins, longest=512)
-            for text in given[first:last]
-        ]
+        found = []
+        for text in given[first:last]:
+            one = probe(model, [text], layers=depth, measure=("similarity",), bins=params.bins, longest=512).similarity
+            assert one is not None
+            found.append(one)
         names = ("share_above", "mean", "clusters", "same_token_share")
         data = {name: np.stack([one[name].values for one in found]) for name in names}
-        return data | {"counts": sum(one["counts"].values for one in found)[None]}
+        return data | {"counts": np.sum([one["counts"].values for one in found], axis=0)[None]}
 
     data = work.parts(f"texts-{model_access.slug(model.name)}", len(given), 10, chunk)
     return {**data, "counts": data["counts"].sum(axis=0), "trained": np.array(model.depth)}

@@ -7,8 +7,8 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Work
-from metastable.models.spectra import spectra
 from metastable.models.depth_axis import some_layers
+from metastable.models.spectra import spectra
 from metastable.plots import eigenvalues
 from metastable.theory.verdicts import Status, Verdict, exact_interval
 

@@ -14,16 +14,15 @@ phi at the two extreme levels, or 0.)
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
-from metastable.backend import jax, jnp
+from metastable.backend import Array, jax, jnp
 from metastable.hunt.instances import Batch
 from metastable.hunt.separation import separation, settling
 from metastable.trajectory import Trajectory
 
-Array = Any
 SHORT = 12.0  # horizon of the differentiable flow: e^{2 SHORT} is far from losing the digits of scores
 _STEPS = 48
 
@@ -155,7 +154,7 @@ def _rk4(velocity: Callable[[Array, Array], Array], y: Array) -> Array:
     return jax.lax.scan(step, y, jnp.arange(_STEPS))[0]
 
 
-def _size(z: Array, xp: Any) -> Array:
+def _size(z: Array | np.ndarray, xp: ModuleType) -> Array:
     """Root mean square length of tokens (n, d)."""
     return xp.sqrt((z**2).sum(axis=-1).mean(axis=-1))
 

@@ -6,13 +6,13 @@ gradient of each part (spectrum, Q^T K, values, tokens) is scaled to length one 
 once; a step is taken only if it raises the settling time of the instance brought back within the rules.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from metastable.backend import jax, jnp
+from metastable.backend import Array, jax, jnp
 from metastable.hunt.claims import Claim
 from metastable.hunt.instances import CLIMBED, Batch, constrained, joined
 from metastable.hunt.rules import Rules
@@ -21,8 +21,8 @@ STEPS = (0.3, 0.1, 0.03, 0.01)  # lengths tried, relative to the number of entri
 
 
 @partial(jax.jit, static_argnames=("soft",))
-def _slopes(soft: Any, parts: tuple[Any, ...]) -> Any:
-    def height(free: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
+def _slopes(soft: Callable[..., Array], parts: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+    def height(free: tuple[Array, ...], rest: tuple[Array, ...]) -> Array:
         (a, b, G, E, z), (partner, grows) = free, rest
         return soft(a, b, partner, G, E, z, grows)
 
@@ -31,7 +31,7 @@ def _slopes(soft: Any, parts: tuple[Any, ...]) -> Any:
 
 
 @partial(jax.jit, static_argnames=("soft",))
-def _heights(soft: Any, parts: tuple[Any, ...]) -> Any:
+def _heights(soft: Callable[..., Array], parts: tuple[Array, ...]) -> Array:
     return jax.vmap(soft)(*parts)
 
 
@@ -59,12 +59,12 @@ def climb(claim: Claim, batch: Batch, rules: Rules, steps: int) -> tuple[Batch, 
     return replace(now, origin=np.full(len(now), CLIMBED)), first, height
 
 
-def _parts(batch: Batch) -> tuple[Any, ...]:
+def _parts(batch: Batch) -> tuple[Array, ...]:
     names = (batch.a, batch.b, batch.partner, batch.G, batch.E, batch.z, batch.grows)
     return tuple(jnp.asarray(part) for part in names)
 
 
-def _moved(batch: Batch, slopes: Any, size: float) -> Batch:
+def _moved(batch: Batch, slopes: tuple[Array, ...], size: float) -> Batch:
     a, b, G, E, z = (_unit(np.asarray(s)) for s in slopes)
     shared = (batch.E != 0.0).any(axis=(1, 2, 3), keepdims=True)  # heads that share their values go on sharing them
     return replace(

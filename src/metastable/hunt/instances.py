@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.hunt.rules import LEADS, SCORES, Rules
@@ -50,7 +51,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.a)
 
-    def take(self, chosen: Any) -> "Batch":
+    def take(self, chosen: ArrayLike) -> "Batch":
         """Some of the instances; ``chosen`` is a list of places or a mask."""
         rows = np.asarray(chosen)
         return Batch(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})

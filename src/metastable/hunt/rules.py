@@ -82,6 +82,6 @@ class Rules:
         return asdict(self)
 
 
-def _whole(name: str, value: Any, least: int, why: str) -> None:
+def _whole(name: str, value: object, least: int, why: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{name} must be a whole number >= {least}, not {value!r}{'; ' + why if why else ''}.")

@@ -14,11 +14,8 @@ e^{-rate (t - t*)}, so r(t) is about e^{-rate (t - t*)} and
 is about t*, whatever the rate: a slow direction does not raise it. For tokens that never settle it grows like t.
 """
 
-from typing import Any
+from metastable.backend import Array, jax, jnp
 
-from metastable.backend import jax, jnp
-
-Array = Any
 NOTHING = 1e-10  # separations below are rounding
 
 
@@ -36,7 +33,7 @@ def separation(points: Array) -> Array:
     return jnp.sqrt(jnp.maximum(nearest.max(), NOTHING**2))
 
 
-def settling(r: Array, t: Array, rate: Array) -> Array:
+def settling(r: Array, t: Array | float, rate: Array) -> Array:
     """t + ln r / rate, the time at which tokens would have to have settled to be this close now."""
     return t + jnp.log(r) / rate
 

@@ -111,18 +111,18 @@ def _together(claim: Claim, group: Batch, rules: Rules, needed: float) -> list[C
 def _early(seen: Screened, i: int) -> Checked | None:
     """Settled or undecided, where that is already clear."""
     if seen.lost[i]:
-        return _said("undecided", f"tokens leave the range of floats before t = {seen.horizon:.4g}", seen, i)
+        return _result("undecided", f"tokens leave the range of floats before t = {seen.horizon:.4g}", seen, i)
     if max(seen.separation[i, -1], seen.drift[i, 0]) <= RESOLUTION:
         late = seen.valid[i] < seen.horizon
         rounded = f" (rounding may have decided where, after t = {seen.valid[i]:.4g})" if late else ""
-        return _said("settled", f"all tokens have arrived by t = {seen.horizon:.4g}{rounded}", seen, i)
+        return _result("settled", f"all tokens have arrived by t = {seen.horizon:.4g}{rounded}", seen, i)
     return None
 
 
 def _falling(seen: Screened, i: int, how: str) -> Checked:
     """Undecided: neither arrived nor staying."""
     doing = "the leading direction is still catching up" if racing(seen)[i] else "still closing in"
-    return _said("undecided", f"{how}{doing} at t = {seen.horizon:.4g}", seen, i)
+    return _result("undecided", f"{how}{doing} at t = {seen.horizon:.4g}", seen, i)
 
 
 def racing(seen: Screened) -> np.ndarray:
@@ -148,19 +148,19 @@ def _robust(claim: Claim, one: Batch, rules: Rules, seen: Screened, i: int) -> C
     weak = [name for name, share in shares.items() if share < _STAYED]
     if weak:
         note = f"stays up to t = {seen.horizon:.4g}, but goes with {' or '.join(weak)} within {SHAKE:g}"
-        return _said("non-generic", note, seen, i, shares)
+        return _result("non-generic", note, seen, i, shares)
     rounded = f"rounding decides details after t = {seen.valid[i]:.4g}" if seen.valid[i] < seen.horizon else ""
     if rounded and min(shares.values()) < 1.0:
-        return _said(
+        return _result(
             "undecided", f"stays up to t = {seen.horizon:.4g}, but {rounded}, and not all copies stay", seen, i, shares
         )
     if claim.geometry == "rescaled" and not stayed(_plain(claim, one))[0]:
         note = f"stays up to t = {seen.horizon:.4g}, but not where eq. (1) is integrated itself"
-        return _said("undecided", note, seen, i, shares)
+        return _result("undecided", note, seen, i, shares)
     known = exception(one, 0)
     note = known or f"stays up to t = {seen.horizon:.4g}, whatever small change is made"
     note += f"; {rounded}, but all {len(copies)} changed copies stay" if rounded else ""
-    return _said("known exception" if known else "violation", note, seen, i, shares)
+    return _result("known exception" if known else "violation", note, seen, i, shares)
 
 
 def _plain(claim: Claim, one: Batch) -> Screened:
@@ -176,7 +176,7 @@ def _plain(claim: Claim, one: Batch) -> Screened:
     return judged(PLAIN, w[None], raced, claim.rate(one), np.zeros(1, dtype=bool), np.full(1, np.nan))
 
 
-def _said(outcome: str, note: str, seen: Screened, i: int, shares: dict[str, float] | None = None) -> Checked:
+def _result(outcome: str, note: str, seen: Screened, i: int, shares: dict[str, float] | None = None) -> Checked:
     numbers = {"share that stays": shares} if shares else {}
     r, drift = float(seen.separation[i, -1]), float(seen.drift[i, 0])
     return Checked(outcome, note, seen.horizon, r, drift, numbers)

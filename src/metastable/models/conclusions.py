@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from metastable.models.study import Study
 from metastable.models.depth_axis import some_layers
+from metastable.models.study import Study
 
 Table = tuple[str, list[str], list[list[Any]]]
 _GOOD = {1: "yes", 0: "no", -1: "undecidable by rounding"}

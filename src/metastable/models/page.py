@@ -12,8 +12,8 @@ import numpy as np
 from metastable.models import conclusions
 from metastable.models.layer_similarity import CAUTION
 from metastable.models.study import Study
-from metastable.models.weight_figures import LADDER_LABELS
 from metastable.models.study_settings import Settings
+from metastable.models.weight_figures import LADDER_LABELS
 from metastable.report.sections import Media, escaped
 from metastable.store.folder import read_provenance
 

@@ -6,8 +6,26 @@ from matplotlib.figure import Figure
 
 from metastable.models.depth_axis import some_layers
 from metastable.models.study import Study
-from metastable.models.token_figures import activations, cluster_counts, correlations, group_strength, ridges, same_token, similarity_shares, sink_lines, sink_map
-from metastable.models.weight_figures import LADDER_LABELS, climb, errors, mean_cosines, qk_spectrum, spectrum, temperatures
+from metastable.models.token_figures import (
+    activations,
+    cluster_counts,
+    correlations,
+    group_strength,
+    ridges,
+    same_token,
+    similarity_shares,
+    sink_lines,
+    sink_map,
+)
+from metastable.models.weight_figures import (
+    LADDER_LABELS,
+    climb,
+    errors,
+    mean_cosines,
+    qk_spectrum,
+    spectrum,
+    temperatures,
+)
 
 Draw = Callable[[], Figure]
 

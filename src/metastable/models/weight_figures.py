@@ -10,7 +10,6 @@ from metastable.models.study import Study
 from metastable.plots import eigenvalues, heatmap
 from metastable.plots.style import INK, PALETTE, RED, SOFT, one_axes, paper
 
-
 if TYPE_CHECKING:
     import xarray
 

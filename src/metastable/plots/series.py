@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.typing import ColorType
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
@@ -93,7 +94,7 @@ def _counts(line: NDArray[Any]) -> bool:
     return line.dtype.kind in "iub"
 
 
-def _one_line(panel: Axes, t: Floats, line: NDArray[Any], name: str, colour: Any, marks: bool) -> None:
+def _one_line(panel: Axes, t: Floats, line: NDArray[Any], name: str, colour: ColorType, marks: bool) -> None:
     if line.shape != t.shape:
         raise InputError(f"The series {name!r} has shape {line.shape} over {len(t)} times; give one value per time.")
     alone = marks or len(t) == 1  # one value is a dot, not a line
@@ -184,7 +185,7 @@ def projections(
     return figure
 
 
-def _mean_and_spread(panel: Axes, t: Floats, y: Floats, spread: str, colour: Any, name: str) -> None:
+def _mean_and_spread(panel: Axes, t: Floats, y: Floats, spread: str, colour: ColorType, name: str) -> None:
     """Mean over tokens of y (T, m) as a line, its spread as a shade."""
     mean = y.mean(axis=1)
     low, high = (mean - y.std(axis=1), mean + y.std(axis=1)) if spread == "std" else (y.min(axis=1), y.max(axis=1))

@@ -78,7 +78,7 @@ def simple_leading_eigenvalue(V: ArrayLike, unit: float = EPS) -> Finding:
         holds, margin = False, 0.0
     numbers = {"Re lambda1": float(top.real), "Im lambda1": float(top.imag), "|lambda2|": second}
     numbers["gap"] = float(abs(top)) - second
-    sentence = _said(spec, holds, margin)
+    sentence = _sentence(spec, holds, margin)
     return Finding("simple positive leading eigenvalue", holds, numbers, margin, spec.error, sentence)
 
 
@@ -101,7 +101,7 @@ def _distance_to_good(spec: Spectrum) -> float:
     return widest(spec, lambda rho: np.concatenate([circle(rho, v), ray(rho, far, v)]), places)
 
 
-def _said(spec: Spectrum, holds: bool | None, margin: float) -> str:
+def _sentence(spec: Spectrum, holds: bool | None, margin: float) -> str:
     top, moduli = spec.values[0], np.abs(spec.values)
     second = f", |lambda2| = {moduli[1]:.6g}" if len(moduli) > 1 else ""
     name = f"{top.real:.6g}" if top.imag == 0.0 else f"{top.real:.6g} +- {abs(top.imag):.3g}i"
