@@ -28,6 +28,7 @@ def simulate(
     /,
     *,
     no_pictures: Annotated[bool, Parameter(negative="", show_default=False, group="Output")] = False,
+    explain: Annotated[bool, Parameter(negative="", show_default=False, group="Output")] = False,
     json: JSON = False,
     flags: dict[str, Any],
 ) -> int:
@@ -39,6 +40,8 @@ def simulate(
     ----------
     no_pictures
         leave the record without figure.png and film.mp4
+    explain
+        say which engine made the sums, and why not the others
     json
         print one JSON object and nothing else
     """
@@ -53,6 +56,9 @@ def simulate(
         run, how = _run(job, folder)
         pictures = [] if no_pictures or len(run) == 0 else _pictures(run, folder, *looks, sentences)
     facts, lines = _summary(run, folder, how, pictures)
+    if explain:
+        facts |= {name: run.provenance.get(name) for name in ("engine", "other engines")}
+        lines += _engines(run)
     answer(json, facts | {"notes": sentences}, [*lines, *(f"Note: {sentence}" for sentence in sentences)])
     return 0
 
@@ -149,6 +155,11 @@ def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) ->
     lines.append(f"Record: {folder}")
     lines += [f"Picture: {path}" for path in pictures]
     return facts, lines
+
+
+def _engines(run: "Trajectory") -> list[str]:
+    others = run.provenance.get("other engines") or {}
+    return [f"Engine: {run.provenance.get('engine')}", *(f"  not {name}: {why}" for name, why in others.items())]
 
 
 def _described(run: "Trajectory") -> str:

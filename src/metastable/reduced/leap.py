@@ -15,6 +15,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
 from scipy.sparse.csgraph import connected_components
 
 from metastable.errors import InputError
@@ -174,8 +176,6 @@ def _solve(rate: Any, now: _Plateau, t: float, merge: float, rtol: float) -> tup
 
     The state is x and u = sigma_start (t - t_start), which grows like tau.
     """
-    from scipy.integrate import solve_ivp  # here and below: scipy takes longer to load than all kernels together
-
     shape = now.x.shape
     apart = np.triu_indices(shape[0], 1)
     near = 4.0 * math.sin(merge / 2.0) ** 2
@@ -243,8 +243,6 @@ def _save(saved: np.ndarray, times: np.ndarray, now: _Plateau, label: np.ndarray
 
 def _tau_at(solution: Any, u: float) -> float:
     """The scaled time at which the quadrature has reached u."""
-    from scipy.optimize import brentq
-
     if u <= 0 or u >= solution.y[-1, -1]:
         return 0.0 if u <= 0 else float(solution.t[-1])
     return float(brentq(lambda tau: solution.sol(tau)[-1] - u, 0.0, solution.t[-1], xtol=1e-14))

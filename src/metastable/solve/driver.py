@@ -49,13 +49,15 @@ def drive(
     """
     rule = stop_rule(plan, until)
     members, tokens = trust.certified(plan, x)
-    engine = choose(members).engine
+    choice = choose(members)
+    engine = choice.engine
     course = _Course.begin(members, engine, tokens) if checkpoint is None else _Course.resume(members, checkpoint)
     for stops in course.segments(engine, reported):
         clock = time.perf_counter()
         segment = course.advance(engine, stops)
         segment = segment if rule is None else _stopped(plan, segment, rule)
-        segment = replace(segment, seconds=time.perf_counter() - clock)
+        notes = {**segment.notes, "other engines": choice.reasons}
+        segment = replace(segment, seconds=time.perf_counter() - clock, notes=notes)
         course.note(segment.fates)
         yield segment
         if course.over:

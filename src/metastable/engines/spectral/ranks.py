@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ive
 
 MOST = {2: 300, 3: 300}  # highest mode, by dimension
 HIGHEST = 300.0  # kappa beyond which weights may leave the range of floats
@@ -48,8 +49,6 @@ def bessel(dimension: int, kappa: float) -> Bessel:
     >>> float(weights.value.sum().round(12))  # the kernel at angle 0
     1.0
     """
-    from scipy.special import ive  # scipy takes long to load
-
     kappa = max(kappa, LEAST)
     count = 40 + math.ceil(12.0 * math.sqrt(kappa))
     mode = np.arange(count + 2.0)
