@@ -1,4 +1,4 @@
-"""The house as DESIGN.md section 2 draws it: no import cycle, no two modules of one name, no long file, no part by name."""
+"""The house as DESIGN.md draws it: no import cycle, no two modules of one name, no long file, no part by name."""
 
 import ast
 import re

@@ -1,8 +1,8 @@
-"""Every row of every table x every engine that supports it x {one run, ensemble, list, resumed} against the dense engine.
+"""Every row of every table x every engine that supports it x {one run, ensemble, list, resumed}, against dense.
 
-A new row of a table, and a new engine, is tested by being there. The dense engine itself, and the chart for the rescaled
-flow, are compared with `flow`, run by run. By default every row is tried in one geometry and one of the four modes, which
-change from row to row; `-m slow` tries the rest.
+A new row of a table, and a new engine, is tested by being there. The dense engine itself, and the chart for the
+rescaled flow, are compared with `flow`. By default every row is tried in one geometry and one of the four modes,
+which change from row to row; `-m slow` tries the rest.
 """
 
 from functools import lru_cache
@@ -98,7 +98,7 @@ def has_meaning(part, row, geometry):
 
 
 def cases():
-    """(part, row, geometry) of everything that has a meaning, and whether it is tried by default: one geometry a row."""
+    """(part, row, geometry) of all that has a meaning, and whether it is tried by default: one geometry a row."""
     rows = [(part, row) for part in ROWS for row in ROWS[part]]
     for k, (part, row) in enumerate(rows):
         spaces = [geometry for geometry in GEOMETRIES if has_meaning(part, row, geometry)]

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.engines.tableaus import TABLEAUS, hermite, intervals, step
 
 from metastable.engines.chart import kernel_runs
 from metastable.engines.chart.kernels import refer_every
+from tests.engines.tableaus import TABLEAUS, hermite, intervals, step
 
 DT = 0.1
 

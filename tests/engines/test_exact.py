@@ -4,14 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.engines.named_masks import exact, reach
 
-from tests.engines.conftest import cloud, dense
 from metastable.engines import calibrate
 from metastable.engines.exact import passes
 from metastable.engines.exact.sums import exact as summed
 from metastable.engines.exact.task import Task
 from metastable.errors import InputError
+from tests.engines.conftest import cloud, dense
+from tests.engines.named_masks import exact, reach
 
 MASKS = ["full", "causal", "window(3)", "window(20, causal)"]
 

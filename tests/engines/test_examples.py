@@ -8,8 +8,7 @@ import pytest
 
 @pytest.mark.parametrize(
     "name",
-    ["", ".simd.exponential", ".simd.threads", ".exact.sums", ".exact.engine", ".spectral.ranks"]
-    + [".spectral.expansion", ".attend"],
+    ["", ".simd.exponential", ".simd.threads", ".exact.sums", ".spectral.ranks", ".spectral.expansion", ".attend"],
 )
 def test_examples(name):
     module = import_module(f"metastable.engines{name}")

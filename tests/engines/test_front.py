@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from tests.engines.conftest import cloud, dense
 from metastable.backend import jax
 from metastable.engines import ENGINES, attend, journal, velocity_field
 from metastable.engines.simd import threads as pool
 from metastable.errors import InputError
 from metastable.solve.plan import make_plan
+from tests.engines.conftest import cloud, dense
 
 
 def test_auto_is_exact_for_few_tokens_and_linear_for_many():

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.engines.tableaus import TABLEAUS, hermite, intervals, step
 
 from metastable.engines.lanes.batch import Scheme, advance
+from tests.engines.tableaus import TABLEAUS, hermite, intervals, step
 
 DT = 0.1
 

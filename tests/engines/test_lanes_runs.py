@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.errors import InputError
+from metastable.engines import calibrate
 from metastable.engines.lanes.lanes_engine import Lanes
+from metastable.errors import InputError
 from metastable.solve import observe as observing
 from metastable.solve.driver import drive, engine_of
 from metastable.solve.plan import make_plan

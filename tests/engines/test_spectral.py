@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.engines.named_masks import exact
 
-from tests.engines.conftest import cloud, dense
 from metastable.engines.spectral import ranks
 from metastable.engines.spectral.expansion import _full, spectral
 from metastable.engines.spectral.points import points
+from tests.engines.conftest import cloud, dense
+from tests.engines.named_masks import exact
 
 BETAS = [0.1, 1.0, 9.0, 25.0, 50.0]
 KINDS = ["spread", "clustered", "lone"]

@@ -1,4 +1,5 @@
 import pytest
+
 from tests.plots.plot_runs import walk
 
 

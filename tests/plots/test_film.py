@@ -4,11 +4,11 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 from PIL import Image
-from tests.plots.plot_runs import trajectory_like
 
 from metastable.errors import InputError
 from metastable.plots import animate
 from metastable.plots import frames as frames_module
+from tests.plots.plot_runs import trajectory_like
 
 
 def frames_of(path):

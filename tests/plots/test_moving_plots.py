@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from tests.plots.plot_runs import trajectory_like, walk
 
 from metastable.errors import InputError
 from metastable.plots import hull_edges, identity_colours, save_figure, snapshots, trajectories
@@ -13,6 +12,7 @@ from metastable.plots.colours import token_colours
 from metastable.plots.motion import clock_times, pick, read_motion, short
 from metastable.plots.projection import Camera, principal
 from metastable.plots.style import RED, SOFT
+from tests.plots.plot_runs import trajectory_like, walk
 
 RNG = np.random.default_rng(0)
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.plots.plot_runs import trajectory_like
 
 from metastable.plots.colours import token_colours
 from metastable.plots.frames import Scene, Stage, shoot
@@ -11,6 +10,7 @@ from metastable.plots.motion import read_motion
 from metastable.plots.paint import NV12, RGB, Canvas
 from metastable.plots.spaces import view_of
 from metastable.plots.style import paper
+from tests.plots.plot_runs import trajectory_like
 
 WHITE, BLACK = np.full(3, 255.0), np.zeros(3)
 

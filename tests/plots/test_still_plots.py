@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.plots.plot_runs import attention
 
 from metastable import plots
 from metastable.errors import InputError
 from metastable.plots import save_figure
 from metastable.plots.phase import _edges
+from tests.plots.plot_runs import attention
 
 RNG = np.random.default_rng(0)
 

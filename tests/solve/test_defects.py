@@ -46,7 +46,7 @@ def assert_honest(run, told, truth):
         assert not told
 
 
-# --- 1, 2, 4: parts of the rescaled flow given as functions and objects -------------------------------------------------
+# --- 1, 2, 4: parts of the rescaled flow given as functions and objects ---------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 3, pytest.param(8, marks=pytest.mark.slow)])
@@ -132,7 +132,7 @@ def test_4_a_geometry_given_as_an_object():
     assert by_object.chart is not None
 
 
-# --- 5: ensembles say what single runs say -----------------------------------------------------------------------------
+# --- 5: ensembles say what single runs say --------------------------------------------------------------------------
 
 TIED = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
 
@@ -167,7 +167,7 @@ def test_5_a_stalled_run_is_called_stalled():
     assert np.isfinite(data.order[:, 1]).all()
 
 
-# --- 6: see tests/conformance/test_new_parts.py; here with as many tokens as it took ---------------------------------------
+# --- 6: see tests/conformance/test_new_parts.py; here with as many tokens as it took --------------------------------
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_6_rows_added_to_tables_work_with_any_number_of_tokens(tables, n):
     assert run.provenance["method"] == "mine"
 
 
-# --- 7: sinkhorn --------------------------------------------------------------------------------------------------------
+# --- 7: sinkhorn ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 5])
@@ -221,7 +221,7 @@ def test_7_attention_that_misses_its_definition_is_told():
     assert several.status == "unconverged"
 
 
-# --- 8: plateaus ---------------------------------------------------------------------------------------------------------
+# --- 8: plateaus ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("beta", "phi"), [(24.0, np.pi / 2), (30.0, 1.8)])
@@ -240,13 +240,13 @@ def test_8_consensus_is_rest():
     assert run.t[-1] < 60.0
 
 
-# --- 9: noise ------------------------------------------------------------------------------------------------------------
+# --- 9: noise -------------------------------------------------------------------------------------------------------
 
 STILL = ms.Weights(V=np.zeros((2, 2)))
 
 
 def test_9_saves_between_grid_points_have_the_law_of_brownian_motion():
-    """V = 0 in the plane: x(t) - x(0) has variance sigma^2 t and covariance sigma^2 min(s, t), on the grid and off it."""
+    """V = 0 in the plane: x(t) - x(0) has covariance sigma^2 min(s, t), on the grid and off it."""
     dyn = ms.Dynamics(STILL, normalise="unnormalised", beta=0.0, noise=0.7, geometry="euclidean")
     times = np.array([0.25, 0.5, 1.0, 1.5, 2.0])
     run = ms.simulate(dyn, np.zeros((200, 50, 2)), t=2.0, dt=1.0, method="euler", save=times, seed=1)
@@ -287,7 +287,7 @@ def test_9_chunks_share_no_noise(monkeypatch):
     assert len(np.unique(noises.round(12), axis=0)) == len(noises)  # no run of any seed repeats one of another
 
 
-# --- 10: positions and masks ---------------------------------------------------------------------------------------------
+# --- 10: positions and masks ----------------------------------------------------------------------------------------
 
 
 def test_10_rotary_tables_of_the_wrong_length():
@@ -333,7 +333,7 @@ def test_10_masks_given_as_arrays():
         ms.simulate(ms.Dynamics(mask=np.tri(4)), x, t=0.5)
 
 
-# --- 11: records -----------------------------------------------------------------------------------------------------------
+# --- 11: records ----------------------------------------------------------------------------------------------------
 
 
 def test_11_records_with_parts_of_ones_own(tmp_path):
@@ -355,7 +355,7 @@ def test_11_records_with_parts_of_ones_own(tmp_path):
     assert certified.to_xarray().attrs["valid_until"] == 1.0
 
 
-# --- 12: Ctrl-C inside a kernel ----------------------------------------------------------------------------------------------
+# --- 12: Ctrl-C inside a kernel -------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -396,7 +396,7 @@ def test_12_an_interrupt_inside_a_kernel_leaves_a_record(tmp_path, engine):
 
 @pytest.mark.parametrize("engine", ["exact", "spectral"])
 def test_12_an_interrupt_in_a_callback_is_an_interrupt(monkeypatch, engine):
-    from metastable.engines.exact import engine as callbacks
+    from metastable.engines.exact import host_engines as callbacks
 
     x = ms.initial.sphere(40, 3)
 
@@ -412,7 +412,7 @@ def test_12_an_interrupt_in_a_callback_is_an_interrupt(monkeypatch, engine):
     assert np.abs(run.x - ms.simulate(ms.Dynamics(), x, t=1.0, save=3, engine="dense").x).max() < 1e-12
 
 
-# --- 13: long after the merger -----------------------------------------------------------------------------------------------
+# --- 13: long after the merger --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["tsit5", pytest.param("dopri8", marks=pytest.mark.slow)])
@@ -434,7 +434,7 @@ def test_13_a_stalled_run_is_told_what_helps():
     assert "Raise rtol" not in run.message
 
 
-# --- trust (section 2c) ------------------------------------------------------------------------------------------------------
+# --- trust (section 2c) ---------------------------------------------------------------------------------------------
 
 
 def test_trust_is_never_infinite_and_none_unless_measured():

@@ -3,10 +3,10 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from tests.theory.particle_flow import euclidean_velocity, flow, rescaled_velocity
 
 from metastable.errors import InputError
 from metastable.theory import closed_forms as cf
+from tests.theory.particle_flow import euclidean_velocity, flow, rescaled_velocity
 
 RNG = np.random.default_rng(11)
 V3 = RNG.standard_normal((3, 3))

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.theory.particle_flow import flow, rescaled_velocity
 
 from metastable.errors import InputError
 from metastable.theory import limits
 from metastable.theory.leading import leading, paranormal_splitting
 from metastable.theory.spectrum import growing, split
+from tests.theory.particle_flow import flow, rescaled_velocity
 
 SQUARE = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 

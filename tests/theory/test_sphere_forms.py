@@ -3,10 +3,10 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from tests.theory.particle_flow import attention, flow, jacobian, sphere_velocity
 
 from metastable.errors import InputError
 from metastable.theory import closed_forms as cf
+from tests.theory.particle_flow import attention, flow, jacobian, sphere_velocity
 
 
 def equiangular(n, gamma):
