@@ -150,7 +150,7 @@ def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d
 
 
 def _position(text: str | None, weights: Weights, n: int, d: int) -> Any:
-    if text is None:
+    if text is None or text == "none":
         return None
     parsed = named.parse(text)
     if parsed is None or parsed.factor != 1.0:

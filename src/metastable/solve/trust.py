@@ -27,26 +27,33 @@ def carries_copies(plan: Plan) -> bool:
     return (plan.model.geometry.rescales or plan.trust) and not plan.noisy
 
 
-def certified(plan: Plan, x: np.ndarray) -> tuple[Plan, np.ndarray]:
-    """The plan and tokens with shaken copies of every run behind the runs themselves, where trust is to be measured."""
+def with_copies(plan: Plan) -> Plan:
+    """The plan with shaken copies of every run behind the runs themselves, where trust is to be measured."""
     if not carries_copies(plan):
-        return plan, x
+        return plan
     copies = 1
     if plan.model.geometry.rescales and not all(has_eigenbasis(dyn, plan.d) for dyn in plan.dynamics):
         copies = 2  # errors of the matrix exponential are few and large: one copy could miss them
     eps = float(np.finfo(plan.dtype).eps)
     rng = np.random.default_rng([20231, plan.n, plan.d])
-    dynamics, which, tokens, runs = list(plan.dynamics), [plan.which], [x], plan.runs
+    dynamics, which = list(plan.dynamics), [plan.which]
     for _ in range(copies):
         which.append(plan.which + len(dynamics))
         dynamics += [shaken_dynamics(dyn, plan.d, rng, eps) for dyn in plan.dynamics]
-        tokens.append(_shaken_tokens(plan, x, rng, eps))
-    shakes = np.zeros(runs * (copies + 1))
-    shakes[runs:] = _AGAIN * eps
-    moved = np.concatenate(tokens)
+    shakes = np.zeros(plan.runs * (copies + 1))
+    shakes[plan.runs :] = _AGAIN * eps
+    return replace(plan, dynamics=tuple(dynamics), which=np.concatenate(which), shakes=shakes)
+
+
+def tokens_of_members(plan: Plan, x: np.ndarray) -> np.ndarray:
+    """Tokens (B, n, d) of the runs, and behind them those of the copies that a plan has."""
+    eps = float(np.finfo(plan.dtype).eps)
+    rng = np.random.default_rng([20232, plan.n, plan.d])
+    copies = plan.runs // plan.originals - 1
+    moved = np.concatenate([x, *(_shaken_tokens(plan, x, rng, eps) for _ in range(copies))])
     if plan.model.geometry.fixed_norm:
-        moved[runs:] /= np.linalg.norm(moved[runs:], axis=-1, keepdims=True)
-    return replace(plan, dynamics=tuple(dynamics), which=np.concatenate(which), shakes=shakes), moved
+        moved[len(x) :] /= np.linalg.norm(moved[len(x) :], axis=-1, keepdims=True)
+    return moved
 
 
 def _shaken_tokens(plan: Plan, x: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:

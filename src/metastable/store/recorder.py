@@ -38,7 +38,8 @@ class _Job:
     mark: str | None
 
     def purpose(self) -> Purpose:
-        facts = unfinished_facts(self.parts.custom, provenance(self.plan, 0.0))
+        made = provenance(replace(self.plan, engine=engine_of(self.plan)), 0.0)
+        facts = unfinished_facts(self.parts.custom, made)
         return Purpose("run", self.recipe.table, self.mark, facts)
 
 
@@ -81,7 +82,7 @@ def run(
     parts = take_apart(dynamics)
     tokens = x.reshape(*plan.shape, plan.n, plan.d)
     own = recipe or recipe_of(settings_of(plan), plan.times, tokens, until, parts)
-    job = _Job(replace(plan, engine=engine_of(plan)), x, until, own, parts, fingerprint(plan, x, until, parts))
+    job = _Job(plan, x, until, own, parts, fingerprint(plan, x, until, parts))
     purpose = job.purpose()
     if check(folder, purpose) == "finished":  # needs no lock, so it can be read where nothing can be written
         return load(folder, dynamics=dynamics)
