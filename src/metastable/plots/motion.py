@@ -232,8 +232,8 @@ def _geometry(dynamics: object, x: Floats) -> str:
 
 def _clock(trajectory: object, times: Floats) -> str:
     """Time counts layers in discrete runs with steps of 1, and in trajectories measured in a model (no dynamics)."""
-    method = (getattr(trajectory, "provenance", None) or {}).get("method")
-    layers = method == "layers" or getattr(trajectory, "dynamics", None) is None
+    made = getattr(trajectory, "provenance", None) or {}
+    layers = made.get("discrete", False) or getattr(trajectory, "dynamics", None) is None
     return "layer" if layers and np.array_equal(times, np.round(times)) else "t"
 
 
