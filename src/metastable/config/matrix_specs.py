@@ -85,7 +85,7 @@ def _eigenvalues(text: str) -> tuple[list[complex], str] | None:
 
 
 def _with_eigenvalues(name: str, values: Sequence[complex], basis: str, seed: int, heads: int | None) -> np.ndarray:
-    drawn = [weights.from_eigenvalues(values, basis, _seed(seed, name, h)) for h in range(heads or 1)]  # type: ignore[arg-type]
+    drawn = [weights.from_eigenvalues(values, basis, _seed(seed, name, h)) for h in range(heads or 1)]
     return np.stack(drawn) if heads is not None and basis != "diagonal" else drawn[0]
 
 

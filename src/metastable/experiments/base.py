@@ -9,7 +9,9 @@ Pictures and verdicts read data; they never run anything. So a finished experime
 from its record. Add one: a file here and a line in EXPERIMENTS (`metastable.experiments`).
 """
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,14 @@ Films = dict[str, Trajectory | Mapping[str, Any]]  # a run, or the options of `m
 
 def _silent(share: float, text: str) -> None:
     return None
+
+
+@contextmanager
+def judged_by_validity() -> Iterator[None]:
+    """For runs that are judged by their ``valid_until``: the warning about rounding is left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from metastable.backend import jax, jnp
 from metastable.engines.chart import basis, state
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data
+from metastable.experiments.base import Data, judged_by_validity
 from metastable.solve.simulate import simulate
 from metastable.theory.limits import BooleanAttention
 from metastable.theory.theorems import certified_until
@@ -38,7 +38,8 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
     spare = [cases[-1]] * (chunk - len(cases))
     members = [Dynamics(Weights(Q, K, V), geometry="rescaled") for Q, K, V, _ in [*cases, *spare]]
     tokens = np.stack([case[3] for case in [*cases, *spare]])
-    runs = simulate(members, tokens, t=horizon, dt=dt, method=method, save=horizon * SHARES)[: len(cases)]
+    with judged_by_validity():
+        runs = simulate(members, tokens, t=horizon, dt=dt, method=method, save=horizon * SHARES)[: len(cases)]
     rows = []
     for i, (case, run) in enumerate(zip(cases, runs)):
         P, gaps = _attention(run)

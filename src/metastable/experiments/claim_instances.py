@@ -24,7 +24,7 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Work
+from metastable.experiments.base import Data, Work, judged_by_validity
 from metastable.solve.simulate import simulate
 from metastable.theory.theorems import Claim, Measurement, Triple, certified_until, settled_tokens
 from metastable.trajectory import Trajectory
@@ -100,7 +100,8 @@ def _runs(
         tokens = np.stack([p.tokens for p in triples[first : first + len(part)]])  # (B, n, d)
         tokens = np.concatenate([tokens, np.repeat(tokens[-1:], spare, axis=0)])
         times = horizon * SHARES
-        made = simulate(part + part[-1:] * spare, tokens, t=horizon, dt=0.05, method=method, save=times, rtol=RTOL)
+        with judged_by_validity():
+            made = simulate(part + part[-1:] * spare, tokens, t=horizon, dt=0.05, method=method, save=times, rtol=RTOL)
         runs += made[: len(part)]
     return runs
 

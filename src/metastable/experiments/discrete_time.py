@@ -12,7 +12,7 @@ import numpy as np
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments.base import Data, Experiment, Figures, Work, judged_by_validity
 from metastable.observables import hull_growth
 from metastable.plots import paper, polytope
 from metastable.plots.style import panels
@@ -138,7 +138,8 @@ def _simulated(params: Params, triples: list[Triple], dt: float) -> list[Traject
     spare = 2 * params.chunk - len(members)  # one shape, so that nothing is compiled twice
     tokens = np.stack([p.tokens for p in triples] + [triples[-1].tokens] * spare)
     times = depth * dt * SHARES
-    runs = simulate(members + members[-1:] * spare, tokens, depth * dt, dt, "layers", save=times)
+    with judged_by_validity():
+        runs = simulate(members + members[-1:] * spare, tokens, depth * dt, dt, "layers", save=times)
     return runs[: len(triples)]
 
 

@@ -156,7 +156,8 @@ def _rk4(velocity: Callable[[Array, Array], Array], y: Array) -> Array:
 
 def _size(z: Array | np.ndarray, xp: ModuleType) -> Array:
     """Root mean square length of tokens (n, d)."""
-    return xp.sqrt((z**2).sum(axis=-1).mean(axis=-1))
+    size: Array = xp.sqrt((z**2).sum(axis=-1).mean(axis=-1))
+    return size
 
 
 CLAIMS: dict[str, Claim] = {

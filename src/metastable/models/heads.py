@@ -134,13 +134,13 @@ def merged(count: np.ndarray, mean: np.ndarray, moment: np.ndarray) -> np.ndarra
     """The co-moment (h, h) of several folds together, from each fold's count, mean (h,) and co-moment."""
     centre = (count[:, None] * mean).sum(axis=0) / max(count.sum(), 1.0)
     gap = mean - centre
-    return moment.sum(axis=0) + np.einsum("f,fa,fb->ab", count, gap, gap)
+    return np.asarray(moment.sum(axis=0) + np.einsum("f,fa,fb->ab", count, gap, gap))
 
 
 def correlation(moment: np.ndarray) -> np.ndarray:
     """Pearson correlations from co-moments; nan for a head whose map never varies."""
     spread = np.sqrt(np.diag(moment))
-    return np.clip(ratio(moment, np.outer(spread, spread)), -1.0, 1.0)
+    return np.asarray(np.clip(ratio(moment, np.outer(spread, spread)), -1.0, 1.0))
 
 
 def cut(correlations: np.ndarray, k: int) -> np.ndarray:
@@ -170,4 +170,4 @@ def grouped(correlations: np.ndarray) -> tuple[np.ndarray, float]:
 def _distance(correlations: np.ndarray) -> np.ndarray:
     distance = 1.0 - np.nan_to_num(correlations, nan=0.0)
     np.fill_diagonal(distance, 0.0)
-    return np.maximum((distance + distance.T) / 2.0, 0.0)
+    return np.asarray(np.maximum((distance + distance.T) / 2.0, 0.0))

@@ -191,4 +191,4 @@ class Similarity:
 def ratio(part: ArrayLike, whole: ArrayLike) -> np.ndarray:
     """part / whole, nan where the whole is 0."""
     part, whole = np.broadcast_arrays(np.asarray(part, dtype=float), np.asarray(whole, dtype=float))
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0)
+    return np.asarray(np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0))

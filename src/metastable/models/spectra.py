@@ -19,24 +19,11 @@ from metastable.models.families import BlockWeights, Norm
 from metastable.models.families.shared import layer_norm
 from metastable.models.load import load
 from metastable.models.pretrained import Model
+from metastable.models.promotions import Promotion, promoted, upper
 from metastable.theory.hypotheses import Finding, good_triple
 
 if TYPE_CHECKING:
     import xarray
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """One eigenvector of a head's O V, read through the embedding: the tokens it points to and away from.
-
-    An eigenvector has no sign of its own; ``toward`` is the side with the stronger single token.
-    """
-
-    layer: int
-    head: int
-    eigenvalue: complex
-    toward: tuple[str, ...]
-    away: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +44,8 @@ class Spectra:
     """
 
     model: Model
-    data: Any
-    triples: dict[tuple[int, int], "Finding"] = field(repr=False)
+    data: "xarray.Dataset"
+    triples: dict[tuple[int, int], Finding] = field(repr=False)
     promotions: tuple[Promotion, ...] = field(repr=False)
 
     @property
@@ -109,11 +96,11 @@ def spectra(
             row, finding, vectors = _head(block, head, length)
             rows.append(row)
             triples[layer, head] = finding
-            leading += [(head, i, vectors[:, i].real) for i in _upper(row["ov"])[:top]]
+            leading += [(head, i, vectors[:, i].real) for i in upper(row["ov"])[:top]]
             if progress is not None:
                 progress(len(rows), len(chosen) * block.heads)
         values = [row["ov"] for row in rows[-block.heads :]]
-        promotions += _promotions(model, layer, values, leading, words)
+        promotions += promoted(model, layer, values, leading, words)
     return Spectra(model, _dataset(rows, chosen), triples, tuple(promotions))
 
 
@@ -152,7 +139,7 @@ def qk_eigenvalues(block: BlockWeights, head: int) -> np.ndarray:
     if 2 * k >= d:
         form = Q.T @ K
         return np.linalg.eigvalsh(block.scale * (form + form.T) / 2.0)[::-1]
-    R: Any = np.linalg.qr(np.concatenate([Q, K]).T, mode="r")  # (2k, 2k)
+    R = np.linalg.qr(np.concatenate([Q, K]).T).R  # (2k, 2k)
     swapped = np.concatenate([R[:, k:], R[:, :k]], axis=1)
     return np.asarray(np.linalg.eigvalsh(block.scale * (swapped @ R.T) / 2.0)[::-1])
 
@@ -201,58 +188,6 @@ def squared_length(model: Model, layer: int) -> float:
     return float((norm.gain**2).sum() + (0.0 if norm.bias is None else (norm.bias**2).sum()))
 
 
-# --- tokens behind eigenvectors ------------------------------------------------------------------------------------
-
-
-_ROWS = 8192  # of the vocabulary, widened to float64 at a time
-
-
-def _upper(values: np.ndarray) -> np.ndarray:
-    """Places of the eigenvalues, one of each conjugate pair."""
-    return np.flatnonzero(values.imag >= 0.0)
-
-
-def _readout(model: Model, vectors: np.ndarray) -> np.ndarray:
-    """Vectors (d, m) through the (un)embedding, (vocabulary, m), with the final norm's gain where there is one."""
-    final = model.family.final_norm(model.stack)
-    if final is not None:
-        vectors = final.weight.detach().double().cpu().numpy()[:, None] * vectors
-    size = int(model.stack.config.vocab_size)
-    return np.concatenate([model.embedded(slice(k, k + _ROWS)) @ vectors for k in range(0, size, _ROWS)])
-
-
-def _promotions(
-    model: Model,
-    layer: int,
-    values: Sequence[np.ndarray],
-    leading: Sequence[tuple[int, int, np.ndarray]],
-    words: int,
-) -> list[Promotion]:
-    """The tokens behind (head, place, eigenvector) of one layer; ``values`` are the eigenvalues of its heads."""
-    if not leading:
-        return []
-    scores = _readout(model, np.stack([vector for _, _, vector in leading], axis=1))  # (vocabulary, m)
-    found = []
-    for (head, i, _), score in zip(leading, scores.T):
-        first, last = _largest(score, words), _largest(-score, words)
-        if abs(score[last[0]]) > abs(score[first[0]]):
-            first, last = last, first
-        found.append(Promotion(layer, head, complex(values[head][i]), _named(model, first), _named(model, last)))
-    return found
-
-
-def _largest(score: np.ndarray, count: int) -> np.ndarray:
-    """Places of the ``count`` largest, largest first."""
-    near = np.argpartition(-score, min(count, len(score)) - 1)[:count]
-    return np.asarray(near[np.lexsort((near, -score[near]))])
-
-
-def _named(model: Model, ids: np.ndarray) -> tuple[str, ...]:
-    if model.tokenizer is None:
-        return tuple(f"<{i}>" for i in ids)
-    return tuple(model.tokenizer.words([int(i) for i in ids]))
-
-
 # --- a head's V for the simulator ----------------------------------------------------------------------------------
 
 
@@ -278,7 +213,7 @@ def value_matrix(name: str | Path | Model, head: int, layer: int = 0, top: int |
     if not 0 <= head < block.heads:
         raise InputError(f"{model.name!r} has heads 0 to {block.heads - 1}, not {head}.")
     if top is None:
-        return block.O[head] @ block.V[head]
+        return np.asarray(block.O[head] @ block.V[head])
     values = ov_eigenvalues(block, head)[0]
     if not 1 <= top <= len(values):
         raise InputError(
@@ -313,7 +248,7 @@ def from_spec(spec: str) -> np.ndarray:
         options[key] = int(value)
     if "head" not in options:
         raise InputError(f"{spec!r} names no head; write model:NAME/head=4, with /layer=0 and /top=3 as needed.")
-    return value_matrix("/".join(parts), **options)  # type: ignore[arg-type]
+    return value_matrix("/".join(parts), **options)
 
 
 def simulator_value(spec: str) -> np.ndarray:

@@ -63,7 +63,8 @@ def _count_on_circle(x: Floats, tolerance: float) -> Ints:
         arrays.unit(x)  # says what is wrong with a token at 0
     angle = np.sort(np.arctan2(x[..., 1], x[..., 0]), axis=-1)
     gaps = np.diff(angle, axis=-1, append=angle[..., :1] + 2 * np.pi)
-    return np.maximum((gaps > tolerance).sum(axis=-1), 1)
+    count: Ints = np.maximum((gaps > tolerance).sum(axis=-1), 1)
+    return count
 
 
 def cluster_sizes(x: ArrayLike, tolerance: float = TOLERANCE, geometry: str = "sphere") -> Ints:

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
 from metastable.observables import arrays
-from metastable.observables.arrays import Bools, Floats
+from metastable.observables.arrays import Bools, Floats, Ints
 
 
 def sink_mass(P: ArrayLike, visible: ArrayLike | None = None, per: str = "viewer") -> Floats:
@@ -56,9 +56,9 @@ def _visible(visible: ArrayLike | None, n: int) -> Bools:
     return seen
 
 
-def _viewers(seen: Bools, per: str) -> Floats | int:
+def _viewers(seen: Bools, per: str) -> Ints | int:
     if per == "viewer":
-        return seen.sum(axis=0)  # (n,)
+        return np.asarray(seen.sum(axis=0))  # (n,)
     if per == "token":
         return len(seen)
     raise InputError(f"per must be 'viewer' or 'token', not {per!r}.")

@@ -72,7 +72,7 @@ def similarity_share(x: ArrayLike, above: ArrayLike = 0.99, kind: str = "cosine"
         own = s[:, np.arange(s.shape[1]), np.arange(rows.start, rows.stop)]
         for k, limit in enumerate(limits.ravel()):
             found[some, k] += np.count_nonzero(s > limit, axis=(1, 2)) - np.count_nonzero(own > limit, axis=1)
-    return (found / (n * (n - 1))).reshape(x.shape[:-2] + limits.shape)
+    return np.asarray((found / (n * (n - 1))).reshape(x.shape[:-2] + limits.shape))
 
 
 def similarity_mean(x: ArrayLike, kind: str = "cosine") -> Floats:
@@ -115,4 +115,4 @@ def _bin(s: Floats, edges: Floats) -> Ints:
     place = ((s - edges[0]) * (bins / (edges[-1] - edges[0]))).astype(np.int64).clip(0, bins - 1)
     place -= s < edges[place]
     place += (s >= edges[place + 1]) & (place < bins - 1)
-    return place
+    return np.asarray(place)

@@ -80,7 +80,7 @@ _ALL = (
 OBSERVABLES: dict[str, Observable] = {entry.name: entry for entry in _ALL}
 
 
-def observe(run: Run, name: str, **options: Any) -> "xarray.DataArray":
+def observe(run: Run, name: "str | Observable | Callable[..., xarray.DataArray]", **options: Any) -> "xarray.DataArray":
     """Measure ``name`` on a run; what `Trajectory.observe` calls.
 
     Examples

@@ -105,7 +105,7 @@ def _from_array(motion: Motion, values: NDArray[Any]) -> Floats:
     n, saved = motion.n, int(motion.indices[-1]) + 1
     if values.shape == (n,) and values.dtype.kind == "f":
         low, high = np.nanmin(values), np.nanmax(values)
-        return matplotlib.colormaps["viridis"]((values - low) / ((high - low) or 1.0))
+        return np.asarray(matplotlib.colormaps["viridis"]((values - low) / ((high - low) or 1.0)))
     if values.dtype.kind not in "iub":
         raise InputError(f"Colours are a name, whole-number labels or one real value per token, not {values.dtype}.")
     if values.shape == (n,):

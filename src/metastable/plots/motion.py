@@ -254,7 +254,7 @@ def clock_times(motion: Motion, count: int, spacing: str = "linear") -> Floats:
     if spacing == "exponential":
         a = np.log1p(length / (motion.t[1] - motion.t[0]))
         s = np.expm1(a * s) / np.expm1(a)
-    return start + length * s
+    return np.asarray(start + length * s)
 
 
 def pick(motion: Motion, times: int | ArrayLike | None, spacing: str = "linear", default: int = 4) -> NDArray[np.intp]:

@@ -104,7 +104,7 @@ def phase_diagram(
     return figure
 
 
-def _colours(z: NDArray, whole: bool, low: float | None, high: float | None) -> tuple[Normalize, Colormap]:
+def _colours(z: NDArray[np.float64], whole: bool, low: float | None, high: float | None) -> tuple[Normalize, Colormap]:
     colours = matplotlib.colormaps["viridis"]
     if whole:
         steps = np.arange(int(z.min()), int(z.max()) + 2) - 0.5

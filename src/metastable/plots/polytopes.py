@@ -110,14 +110,14 @@ def hull_edges(points: ArrayLike) -> Floats:
         return x[[[flat[:, 0].argmin(), flat[:, 0].argmax()]]]
     hull = ConvexHull(flat)
     if rank == 2:
-        return x[hull.simplices]
+        return np.asarray(x[hull.simplices])
     found: dict[tuple[int, int], list[int]] = {}
     for face, corners in enumerate(hull.simplices):
         for a, b in ((0, 1), (1, 2), (0, 2)):
             found.setdefault(tuple(sorted((int(corners[a]), int(corners[b])))), []).append(face)  # type: ignore[arg-type]
     normals = hull.equations[:, :-1]
     kept = [pair for pair, (one, *_, two) in found.items() if normals[one] @ normals[two] < 1 - 1e-9]
-    return x[np.array(kept)]
+    return np.asarray(x[np.array(kept)])
 
 
 def _draw_edges(panel: Axes, seen: View, edges: Floats, corners: Floats) -> None:

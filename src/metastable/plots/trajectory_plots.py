@@ -61,13 +61,13 @@ def draw_polytope(run: Trajectory, o: Choices) -> Figure:
 def _attention_at(run: Trajectory, index: int, which: int) -> NDArray[np.float64]:
     """Attention (h, n, n) of one run of an ensemble at a saved time."""
     P = np.asarray(run.attention(index), dtype=float)
-    return P.reshape(-1, *P.shape[-3:])[which]
+    return np.asarray(P.reshape(-1, *P.shape[-3:])[which])
 
 
 def _one_head(P: NDArray[np.float64], head: int) -> NDArray[np.float64]:
     if not -len(P) <= head < len(P):
         raise InputError(f"Head {head} was requested, but there are heads 0 to {len(P) - 1}.")
-    return P[head]
+    return np.asarray(P[head])
 
 
 def draw_attention(run: Trajectory, o: Choices) -> Figure:

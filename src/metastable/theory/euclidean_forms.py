@@ -11,7 +11,7 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 def rescaled(t: float, V: ArrayLike, x: ArrayLike) -> np.ndarray:
     """z_i = e^{-tV} x_i, the change of variable between equations (1) and (4)."""
-    return np.asarray(x, dtype=float) @ expm(-t * np.asarray(V, dtype=float)).T  # (n, d)
+    return np.asarray(np.asarray(x, dtype=float) @ expm(-t * np.asarray(V, dtype=float)).T)  # (n, d)
 
 
 def unscaled(t: float, V: ArrayLike, z: ArrayLike) -> np.ndarray:
@@ -23,14 +23,14 @@ def uniform_attention_path(t: float, V: ArrayLike, x: ArrayLike) -> np.ndarray:
     """Tokens at time t when Q^T K = 0, so that attention is 1/n for ever: x_i(0) + (e^{tV} - I) xbar_0."""
     x = np.asarray(x, dtype=float)
     mean = x.mean(axis=0)
-    return x + (expm(t * np.asarray(V, dtype=float)) - np.eye(len(mean))) @ mean  # (n, d)
+    return np.asarray(x + (expm(t * np.asarray(V, dtype=float)) - np.eye(len(mean))) @ mean)  # (n, d)
 
 
 def uniform_attention_rescaled_path(t: float, V: ArrayLike, x: ArrayLike) -> np.ndarray:
     """The same solution rescaled: z_i = e^{-tV}(x_i(0) - xbar_0) + xbar_0."""
     x = np.asarray(x, dtype=float)
     mean = x.mean(axis=0)
-    return rescaled(t, V, x - mean) + mean  # (n, d)
+    return np.asarray(rescaled(t, V, x - mean) + mean)  # (n, d)
 
 
 def two_token_line_rate(u: ArrayLike, score: float = 1.0, value: float = 1.0) -> np.ndarray:
@@ -79,7 +79,7 @@ def discrete_step(x: ArrayLike, dt: float, Q: ArrayLike, K: ArrayLike, V: ArrayL
     """One layer of equation (3): x_i + dt sum_j P_ij V x_j."""
     x = np.asarray(x, dtype=float)
     P = _softmax((x @ np.asarray(Q).T) @ (x @ np.asarray(K).T).T)  # (n, n)
-    return x + dt * P @ x @ np.asarray(V).T
+    return np.asarray(x + dt * P @ x @ np.asarray(V).T)
 
 
 def discrete_rescaled_step(z: ArrayLike, k: int, dt: float, Q: ArrayLike, K: ArrayLike, V: ArrayLike) -> np.ndarray:
@@ -91,7 +91,7 @@ def discrete_rescaled_step(z: ArrayLike, k: int, dt: float, Q: ArrayLike, K: Arr
     R = np.eye(len(V)) + dt * V
     x = z @ np.linalg.matrix_power(R, k).T  # (n, d)
     P = _softmax((x @ np.asarray(Q).T) @ (x @ np.asarray(K).T).T)  # (n, n)
-    return z + dt * (P @ z - z) @ np.linalg.solve(R, V).T
+    return np.asarray(z + dt * (P @ z - z) @ np.linalg.solve(R, V).T)
 
 
 def ginibre_dominant_positive_2d() -> float:

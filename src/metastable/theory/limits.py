@@ -135,7 +135,7 @@ class Polytope:
             others = np.delete(kept, i, axis=0)
             system = np.vstack([others.T / size, np.ones(len(others))])  # weights sum to one
             chosen.append(nnls(system, np.append(p / size, 1.0))[1] * size > apart)
-        return kept[np.array(chosen)]
+        return np.asarray(kept[np.array(chosen)])
 
     def describe(self) -> str:
         """The set in a few words."""

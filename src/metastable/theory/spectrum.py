@@ -94,7 +94,7 @@ def circle(rho: float, values: np.ndarray) -> np.ndarray:
         at = abs(np.angle(values[i]))
         angles += [at + offsets, at - offsets]
     theta = np.concatenate(angles)
-    return rho * np.exp(1j * theta[(theta >= 0.0) & (theta <= np.pi)])
+    return np.asarray(rho * np.exp(1j * theta[(theta >= 0.0) & (theta <= np.pi)]))
 
 
 def ray(start: float, stop: float, values: np.ndarray) -> np.ndarray:

@@ -34,14 +34,14 @@ def rotational_imbalance(x: ArrayLike, velocity: ArrayLike, beta: float, normali
     """sum_i w_i (x_i v_i^T - v_i x_i^T), w_i = 1 (USA) or Z_i/n (SA): (d, d), zero along the flow."""
     x, v = np.asarray(x, dtype=float), np.asarray(velocity, dtype=float)
     M = (x * _partition(x, beta, normalise)[:, None]).T @ v  # (d, d)
-    return M - M.T
+    return np.asarray(M - M.T)
 
 
 def _partition(x: np.ndarray, beta: float, normalise: str) -> np.ndarray:
     check_normalise(normalise)
     if normalise == "unnormalised":
         return np.ones(len(x))
-    return np.exp(beta * (x @ x.T)).mean(axis=1)  # Z_i / n, (n,)
+    return np.asarray(np.exp(beta * (x @ x.T)).mean(axis=1))  # Z_i / n, (n,)
 
 
 def largest_energy(beta: float) -> float:
@@ -90,8 +90,10 @@ def mode_growth_rate(k: ArrayLike, beta: float, normalise: str = "softmax") -> n
     if beta == 0.0:  # I_k(beta)/beta tends to 1/2 for k = 1 and to 0 above
         return np.where(k == 1, 0.5, 0.0)
     ratio = ive(k, beta) / ive(0, beta)
-    rate = k**2 * ratio / beta
-    return rate if normalise == "softmax" else rate * np.exp(beta) * ive(0, beta)
+    rate: np.ndarray = k**2 * ratio / beta
+    if normalise == "unnormalised":
+        rate = rate * np.exp(beta) * ive(0, beta)
+    return rate
 
 
 def fastest_mode(beta: float) -> int:
@@ -141,7 +143,7 @@ def hemisphere_probability(n: int, d: int) -> float:
     >>> hemisphere_probability(3, 2)
     0.75
     """
-    return sum(comb(n - 1, k) for k in range(min(d, n))) / 2 ** (n - 1)
+    return float(sum(comb(n - 1, k) for k in range(min(d, n))) / 2 ** (n - 1))
 
 
 def cap_mass(delta: float, d: int) -> float:

@@ -28,7 +28,7 @@ class Triple:
     @property
     def form(self) -> np.ndarray:
         """Q^T K, (d, d)."""
-        return self.Q.T @ self.K
+        return np.asarray(self.Q.T @ self.K)
 
 
 @dataclass(frozen=True)

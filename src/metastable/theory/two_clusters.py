@@ -26,7 +26,8 @@ def two_cluster_rate(phi: ArrayLike, beta: float, m1: int = 1, m2: int = 1, norm
     """
     phi = np.asarray(phi, dtype=float)
     a = 2.0 * beta * np.sin(phi / 2.0) ** 2  # beta (1 - cos phi) without cancellation
-    return -np.sin(phi) * np.exp(-_log_slowness(a, beta, m1, m2, normalise))
+    rate: np.ndarray = -np.sin(phi) * np.exp(-_log_slowness(a, beta, m1, m2, normalise))
+    return rate
 
 
 def two_cluster_log_time(
@@ -85,7 +86,8 @@ def _log_slowness(a: np.ndarray, beta: float, m1: int, m2: int, normalise: str) 
         return a - beta
     first = np.log(m2) - np.logaddexp(np.log(m1) + a, np.log(m2))
     second = np.log(m1) - np.logaddexp(np.log(m2) + a, np.log(m1))
-    return -np.logaddexp(first, second)
+    slowness: np.ndarray = -np.logaddexp(first, second)
+    return slowness
 
 
 def _panels(u0: float, u1: float, beta: float) -> np.ndarray:

@@ -65,10 +65,8 @@ def block(model: Any, l: int) -> BlockWeights:
 
 def embedding(model: Any, rows: slice) -> np.ndarray:
     """Word embeddings (rows, e) mapped into the hidden space (rows, d), without bias."""
-    return (
-        matrix(model.embeddings.word_embeddings.weight[rows])
-        @ matrix(model.encoder.embedding_hidden_mapping_in.weight).T
-    )
+    words, mapping = model.embeddings.word_embeddings.weight, model.encoder.embedding_hidden_mapping_in.weight
+    return np.asarray(matrix(words[rows]) @ matrix(mapping).T)
 
 
 FAMILY = Family(
