@@ -45,11 +45,10 @@ def tables() -> Iterator[None]:
     held = [
         ms.masks.MASKS, ms.normalise.NORMALISATIONS, ms.scores.SCORES, ms.positions.POSITIONS, ms.geometry.GEOMETRIES,
         ms.methods.METHODS, ms.weights.FAMILIES, ms.initial.INITIAL, observables.OBSERVABLES, plots.PLOTS,
-        experiments.EXPERIMENTS,
+        experiments.EXPERIMENTS, ms.engines.ENGINES,
     ]  # fmt: skip
-    before, engines = [dict(table) for table in held], ms.engines.ENGINES
+    before = [dict(table) for table in held]
     yield
-    ms.engines.ENGINES = engines
     for table, entries in zip(held, before):
         table.clear()  # type: ignore[attr-defined]
         table.update(entries)  # type: ignore[attr-defined]

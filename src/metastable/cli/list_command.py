@@ -60,10 +60,10 @@ def _entries(kind: str) -> dict[str, str]:
     home, table, _ = KINDS[kind]
     found = getattr(import_module(f"metastable.{home}"), table)
     entries: Mapping[str, Any] = found if isinstance(found, Mapping) else {entry.name: entry for entry in found}
-    return {name: _words(kind, name, entry) for name, entry in entries.items()}
+    return {name: _description(kind, name, entry) for name, entry in entries.items()}
 
 
-def _words(kind: str, name: str, entry: Any) -> str:
+def _description(kind: str, name: str, entry: Any) -> str:
     if kind == "experiments":
         return _title(name)
     if isinstance(entry, str):

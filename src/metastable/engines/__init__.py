@@ -37,7 +37,8 @@ from metastable.engines.spectral.expansion import Expanded, spectral
 from metastable.errors import InputError, unknown
 from metastable.solve.plan import Plan
 
-ENGINES: tuple[Engine, ...] = (Dense(), Lanes(), Exact(), Spectral(), JaxChart(), KernelChart())
+_ALL: tuple[Engine, ...] = (Dense(), Lanes(), Exact(), Spectral(), JaxChart(), KernelChart())
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in _ALL}
 
 __all__ = [
     "ENGINES", "SUMMATIONS", "Attended", "Choice", "Engine", "Expanded", "Journal", "Sums", "attend", "choose", "exact",
@@ -55,16 +56,16 @@ class Choice:
 
 def choose(plan: Plan) -> Choice:
     """The engine that a plan names, or for "auto" the cheapest that supports it."""
-    names = [engine.name for engine in ENGINES]
-    against = {engine.name: engine.supports(plan) for engine in ENGINES}
+    against = {name: engine.supports(plan) for name, engine in ENGINES.items()}
     if plan.engine != "auto":
-        if plan.engine not in names:
-            raise unknown("engine", plan.engine, ["auto", *names])
+        if plan.engine not in ENGINES:
+            raise unknown("engine", plan.engine, ["auto", *ENGINES])
         why = against[plan.engine]
         if why is not None:
             raise InputError(f"engine={plan.engine!r} is not possible here because {why}; use 'auto'.")
-        return Choice(ENGINES[names.index(plan.engine)], {n: w or "not requested" for n, w in against.items()})
-    able = [engine for engine in ENGINES if against[engine.name] is None]
+        others = {name: reason or "not requested" for name, reason in against.items() if name != plan.engine}
+        return Choice(ENGINES[plan.engine], others)
+    able = [engine for engine in ENGINES.values() if against[engine.name] is None]
     if not able:
         raise InputError(f"No engine can run this: {'; '.join(f'{n}: {w}' for n, w in against.items())}.")
     best = able[0]

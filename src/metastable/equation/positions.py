@@ -176,7 +176,7 @@ POSITIONS: dict[str, Callable[..., Position]] = {
 
 def resolve(position: Any, width: int | None, heads: int) -> Position | None:
     """The position behind a name or an object; None stays None."""
-    if position is None or position == "none":
+    if position is None or (isinstance(position, str) and position == "none"):
         return None
     if isinstance(position, str):
         if position not in POSITIONS:

@@ -145,13 +145,19 @@ def _checked(name: str, value: Matrix, rank: int) -> Matrix:
     if value is None:
         return None
     if callable(value):
-        checked_value(name, value(0.0), rank)
+        try:
+            first = value(0.0)
+        except Exception as error:  # whatever a function of the user's own may raise
+            raise InputError(f"{name} as a function of time could not be called with t = 0: {error}.") from error
+        checked_value(name, first, rank)
         return value if isinstance(value, (Stack, Timed)) else Timed(value, rank)
     return checked_value(name, value, rank)
 
 
 def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
     """``value`` as a float array with ``rank`` axes (a missing head axis is added), or a sentence."""
+    if np.iscomplexobj(value):
+        raise InputError(f"{name} must be real, but it is complex; eigenvalues go to weights.from_eigenvalues.")
     try:
         array = value if is_traced(value) else np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -15,6 +15,8 @@ from metastable.solve.methods import Method
 
 def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
     """Tokens as a float array that fits the dynamics; on the sphere they are projected, with a warning."""
+    if np.iscomplexobj(x0):
+        raise InputError("Tokens must be real, but they are complex.")
     try:
         x = np.array(x0, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -80,12 +82,12 @@ def _try_shapes(tree: Any, leaves: tuple[Any, ...], shape: tuple[int, ...], meth
     """Let JAX trace one step on shapes alone; done once for each structure, since it takes milliseconds."""
     tokens = jax.ShapeDtypeStruct(shape, float)
 
-    def step(leaves: Any, x: Any) -> Any:
+    def step(leaves: Any, t: Any, x: Any) -> Any:
         dyn = jax.tree_util.tree_unflatten(tree, leaves)
-        return dyn.layer(0.0, x, 1.0) if method.discrete else dyn.velocity(0.0, x)
+        return dyn.layer(t, x, 1.0) if method.discrete else dyn.velocity(t, x)
 
     try:
-        after = jax.eval_shape(step, list(leaves), tokens).shape
+        after = jax.eval_shape(step, list(leaves), jax.ShapeDtypeStruct((), float), tokens).shape
     except InputError:
         raise
     except Exception as error:  # whatever a part of the user's own may raise

@@ -65,6 +65,11 @@ def flow(
         raise InputError(f"dynamics must be a Dynamics object, not {type(dynamics).__name__}.")
     how = methods.resolve(method)
     check_method(dynamics, how)
+    if how.discrete and dynamics.geometry.rescales:
+        raise InputError(
+            "flow takes no layers in the rescaled geometry; use geometry='euclidean' and z = (I + dt V)^{-k} x after k "
+            "layers, or simulate."
+        )
     x = jnp.asarray(x0)
     x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
     if x.ndim < 2:

@@ -113,14 +113,16 @@ def make_plan(
             "simulate cannot be traced by jax.grad, jit or vmap, because it looks at numbers; use metastable.flow."
         )
     how = methods.resolve(method)
+    if not isinstance(engine, str):
+        raise InputError(f"engine must be a name (`metastable list engines`), not {type(engine).__name__}.")
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     t = real("t", t, least=0.0)
     dt = real("dt", how.default_dt if dt is None else dt, above=0.0)
     rtol = real("rtol", rtol, above=0.0)
     atol = real("atol", rtol / 100 if atol is None else atol, least=0.0)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InputError(f"seed must be a whole number >= 0, not {seed!r}.")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if not how.adaptive and t / dt > _MOST_STEPS:
         raise InputError(f"t = {t:g} takes {t / dt:.3g} steps of dt = {dt:g}; raise dt or use method='tsit5'.")
     x = checked_tokens(members[0], x0)

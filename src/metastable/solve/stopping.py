@@ -1,5 +1,6 @@
 """When a run stops before its horizon, and how well attention keeps its own definition on the way."""
 
+import inspect
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -31,9 +32,25 @@ def stop_rule(plan: Plan, until: Until) -> Rule | None:
         left = f"at most {until} clusters are left"
         return lambda t, x: ("stopped", left) if int(np.max(cluster_count(x, geometry=metric))) <= until else None
     if callable(until):
-        shape = (*plan.shape, plan.n, plan.d)
-        return lambda t, x: ("stopped", "as requested") if until(t, x.reshape(shape)) else None
+        return _own_rule(plan, until)
     raise InputError(f"until must be 'steady', a number of clusters >= 1 or a function (t, x) -> bool, not {until!r}.")
+
+
+def _own_rule(plan: Plan, until: Callable[[float, np.ndarray], bool]) -> Rule:
+    try:
+        inspect.signature(until).bind(0.0, None)
+    except TypeError as error:
+        raise InputError(f"until as a function must take (t, x): {error}.") from error
+    except ValueError:  # no signature to look at
+        pass
+
+    def rule(t: float, x: np.ndarray) -> tuple[str, str] | None:
+        found = np.asarray(until(t, x.reshape(*plan.shape, plan.n, plan.d)))
+        if found.ndim:
+            raise InputError(f"until as a function must return True or False, not an array of shape {found.shape}.")
+        return ("stopped", "as requested") if bool(found) else None
+
+    return rule
 
 
 def _steady(plan: Plan, t: float, x: np.ndarray) -> tuple[str, str] | None:
