@@ -126,7 +126,7 @@ def settings(part, row):
 
 
 def supporting(plan):
-    return [engine.name for engine in ENGINES if engine.supports(plan) is None]
+    return [engine.name for engine in ENGINES.values() if engine.supports(plan) is None]
 
 
 @lru_cache(maxsize=512)

@@ -87,7 +87,7 @@ FRESH = {
         "scores",
         ms.Score(lambda q, k, beta: jnp.tanh(ms.scores.dot(q, k, beta)), name="capped", about="tanh of the dot score."),
     ),
-    "position": ("position", ms.positions.POSITIONS, "positions", lambda width, heads: Decay()),
+    "position": ("position", ms.positions.POSITIONS, "positions", Decay),
     "method": ("method", ms.methods.METHODS, "methods", HEUN),
 }
 
@@ -136,7 +136,7 @@ def test_a_fresh_part_goes_everywhere(fresh, n, tmp_path, capsys, monkeypatch):
     # simulate: the part's own formula, whatever engine took it
     step = ms.Dynamics(**{"mask": "causal", **({argument: name} if argument != "method" else {})}).velocity(0.0, x)
     np.testing.assert_allclose(step, by_definition(name, x), atol=1e-12)
-    for engine in ENGINES:
+    for engine in ENGINES.values():
         try:
             other = run_with(argument, name, x, engine=engine.name)
         except ms.InputError:
@@ -165,11 +165,10 @@ def test_a_fresh_part_goes_everywhere(fresh, n, tmp_path, capsys, monkeypatch):
     assert main(["list", kind, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)[kind]
     assert name in listed
-    if argument != "position":
-        assert listed[name]
+    assert listed[name]
     # a TOML run
     (tmp_path / "run.toml").write_text(
-        f'[simulate]\nn = {n}\nd = 3\nt = 0.3\nsave = 4\nseed = 0\n{argument} = "{name}"\n'
+        f'[simulate]\nn = {n}\nd = 3\nt = 0.3\nsave = 4\nseed = 0\nbeta = 1.0\n{argument} = "{name}"\n'
     )
     assert main(["simulate", "run.toml", "--out", "toml", "--no-pictures", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
