@@ -113,6 +113,7 @@ def make_plan(
             "simulate cannot be traced by jax.grad, jit or vmap, because it looks at numbers; use metastable.flow."
         )
     how = methods.resolve(method)
+    engine = getattr(engine, "name", engine)  # an engine of the table, or its name
     if not isinstance(engine, str):
         raise InputError(f"engine must be a name (`metastable list engines`), not {type(engine).__name__}.")
     if dtype not in DTYPES:
