@@ -126,7 +126,8 @@ def _layer_by_layer(model: Model, number: int, start: np.ndarray, depth: int, he
     for layer in range(depth):
         step = rung(model, number, len(start), 1, head, first=layer)
         x.append(simulate(step, x[-1], t=1.0, method="layers", save=2).x[-1])
-    return Trajectory(t=np.arange(depth + 1.0), x=np.stack(x), dynamics=None, provenance={"method": "layers"})
+    made = {"method": "layers", "discrete": True, "dt": 1.0}
+    return Trajectory(t=np.arange(depth + 1.0), x=np.stack(x), dynamics=None, provenance=made)
 
 
 def _start(x: np.ndarray, number: int) -> np.ndarray:

@@ -246,10 +246,11 @@ def trajectory(
             stored.append(A.numpy(force=True).copy())
 
     model.watch(ids, depth, lambda layer, x: states.append(x.numpy(force=True).copy()), store_map)
+    made = {"model": model.name, "method": "layers", "discrete": True, "dt": 1.0, "dtype": model.dtype}
     return Trajectory(
         t=np.arange(depth + 1, dtype=float),
         x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
         dynamics=rung(model, 4, len(ids), depth) if model.shared else None,
-        provenance={"model": model.name, "method": "layers", "dt": 1.0, "dtype": model.dtype, "ids": list(ids)},
+        provenance={**made, "ids": list(ids)},
         kept_attention=np.stack([*stored, stored[-1]]) if stored else None,  # (layers + 1, h, n, n)
     )
