@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from metastable.equation.geometry import GEOMETRIES
+
 
 def attention(x, beta=9.0):
     """Causal softmax attention (..., n, n)."""
@@ -28,5 +30,5 @@ def walk(n=64, d=3, beta=9.0, t=15.0, dt=0.1, seed=0):
 
 def trajectory_like(t, x, geometry="sphere", **more):
     """What the pictures ask of a `Trajectory`."""
-    dynamics = SimpleNamespace(geometry=geometry)
-    return SimpleNamespace(t=t, x=x, dynamics=dynamics, **{"valid_until": np.inf, "provenance": {}} | more)
+    dynamics = SimpleNamespace(geometry=GEOMETRIES.get(geometry))
+    return SimpleNamespace(t=t, x=x, dynamics=dynamics, **{"valid_until": None, "provenance": {}} | more)

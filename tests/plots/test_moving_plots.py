@@ -6,8 +6,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from metastable.errors import InputError
-from metastable.plots import hull_edges, identity_colours, save_figure, snapshots, trajectories
-from metastable.plots import polytopes as polytope
+from metastable.plots import hull_edges, identity_colours, polytope, save_figure, snapshots, trajectories
 from metastable.plots.colours import token_colours
 from metastable.plots.motion import clock_times, pick, read_motion, short
 from metastable.plots.projection import Camera, principal
@@ -56,7 +55,7 @@ def test_axes_labels_of_each_space():
 
 def test_layers_are_called_layers():
     x = RNG.normal(size=(13, 5, 6))
-    run = trajectory_like(np.arange(13.0), x, None, provenance={"method": "layers"})
+    run = trajectory_like(np.arange(13.0), x, None, provenance={"discrete": True, "dt": 1.0})
     assert titles(snapshots(run, times=[0, 12])) == ["layer 0", "layer 12"]
 
 
