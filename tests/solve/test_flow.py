@@ -62,8 +62,8 @@ def check(method, geometry, normalise, mask, seed=0):
         assert got == pytest.approx(want, rel=1e-6, abs=1e-7), name
 
 
-ALL = [(m, g, *k) for m, g, k in itertools.product(METHODS, SPACES, KINDS)]
-SOME = [case for k, case in enumerate(ALL) if k % 7 == 0]  # 11 configurations: each method, space and kind among them
+ALL = [(m, g, *k) for m, g, k in itertools.product(METHODS, SPACES, KINDS) if (m, g) != ("layers", "rescaled")]
+SOME = [case for k, case in enumerate(ALL) if k % 9 == 0]  # each method, space and kind is among them
 
 
 @pytest.mark.parametrize("case", SOME, ids="-".join)
