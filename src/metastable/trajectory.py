@@ -1,5 +1,6 @@
 """Trajectory: what a run returns, and the same type for the layers of a pretrained model."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from metastable.engines.chart import state as chart_state
 from metastable.engines.chart.basis import Chart, chart_of
 from metastable.equation.dynamics import Dynamics
-from metastable.errors import InputError
+from metastable.errors import InputError, unknown
 from metastable.solve.plan import with_numbers
 
 
@@ -67,6 +68,8 @@ class Trajectory:
 
     def attention(self, index: int = -1) -> np.ndarray:
         """Attention (..., h, n, n) at a saved time."""
+        if not isinstance(index, (int, np.integer)) or isinstance(index, bool):
+            raise InputError(f"index must be a whole number, the place of a saved time, not {index!r}.")
         if not -len(self.t) <= index < len(self.t):
             raise InputError(f"index must lie between {-len(self.t)} and {len(self.t) - 1}, not {index}.")
         if self.kept_attention is not None:
@@ -151,6 +154,10 @@ class Trajectory:
         """Draw the run (see `metastable.plots.PLOTS`); with a path also write PNG, PDF or SVG."""
         from metastable import plots
 
+        known = [name for name in inspect.signature(plots.plot).parameters if name not in ("trajectory", "kind")]
+        for name in options:
+            if name not in known:
+                raise unknown("option of plot", name, known)
         figure = plots.plot(self, kind=kind, **options)
         if path is not None:
             plots.save_figure(figure, path)

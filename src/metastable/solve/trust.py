@@ -61,11 +61,17 @@ def _shaken_tokens(plan: Plan, x: np.ndarray, rng: np.random.Generator, eps: flo
     if plan.model.geometry.rescales:
         return _shaken(x, rng, eps)
     length = np.linalg.norm(x, axis=-1, keepdims=True)
-    return x + _ROUNDINGS * eps * length * rng.choice([-1.0, 1.0], size=x.shape)
+    length = np.where(length > 0, length, length.max(axis=-2, keepdims=True))  # a token at 0 is shaken like the others
+    return x + length * _noise(x.shape, rng, eps)
 
 
 def _shaken(a: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:
-    return a * (1.0 + _ROUNDINGS * eps * rng.choice([-1.0, 1.0], size=np.shape(a)))
+    return a * (1.0 + _noise(np.shape(a), rng, eps))
+
+
+def _noise(shape: tuple[int, ...], rng: np.random.Generator, eps: float) -> np.ndarray:
+    """Random signs and sizes: signs alone may keep a symmetry of the start by chance."""
+    return rng.choice([-1.0, 1.0], size=shape) * rng.uniform(0.5, 1.0, size=shape) * _ROUNDINGS * eps
 
 
 def shaken_dynamics(dyn: Dynamics, d: int, rng: np.random.Generator, eps: float) -> Dynamics:

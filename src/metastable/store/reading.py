@@ -41,6 +41,10 @@ def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = No
     >>> again.dynamics.beta, bool((again.x == run.x).all())
     (4.0, True)
     """
+    if not isinstance(path, (str, Path)):
+        raise InputError(f"A record is the path of a folder, not {type(path).__name__}.")
+    if dynamics is not None and not isinstance(dynamics, Dynamics):
+        raise InputError(f"dynamics must be a Dynamics object, not {type(dynamics).__name__}.")
     folder = Path(path)
     if not folder.is_dir():
         raise InputError(f"There is no record {str(folder)!r}; give the folder that a run was written to.")
@@ -64,6 +68,11 @@ def _trajectory(folder: Path, facts: dict[str, Any], finished: bool, dynamics: D
             raise InputError(f"The record in {str(folder)!r} is unfinished and has no saved tokens yet.")
         saved, message = point.saved, f"Unfinished: t = {point.reached:g} was reached."
     attributes, arrays = read_data(folder, saved)
+    size = None if dynamics is None else dynamics.weights.dimension
+    if size is not None and size != arrays["x"].shape[-1]:
+        raise InputError(
+            f"The record holds tokens of dimension {arrays['x'].shape[-1]}, but the dynamics given acts on {size}."
+        )
     missing = tuple(map(str, attributes.get("custom") or ())) if dynamics is None else ()
     return Trajectory(
         arrays["time"],

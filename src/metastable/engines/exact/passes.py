@@ -65,7 +65,7 @@ def _in_rows(task: Task) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _finished(task: Task, sums: np.ndarray, bound: np.ndarray) -> Partial:
     rows = len(task.q)
-    return Partial(sums[1 : 1 + task.v.shape[1], :rows].T, sums[0, :rows], bound.astype(np.int64))
+    return Partial(sums[1 : 1 + task.v.shape[1], :rows].T, sums[0, :rows], _powers(bound))
 
 
 def by_tiles(task: Task, parts: int, hard: bool = False) -> Partial:
@@ -88,7 +88,7 @@ def by_tiles(task: Task, parts: int, hard: bool = False) -> Partial:
 
     threads.share(one, len(cuts))
     rows = len(task.q)
-    power = np.zeros(rows, np.int64) if hard else m[:rows].astype(np.int64)
+    power = np.zeros(rows, np.int64) if hard else _powers(m[:rows])
     return Partial(out[:rows, : task.v.shape[1]], z[:rows], power)
 
 
@@ -107,7 +107,12 @@ def by_blas(task: Task, parts: int) -> Partial:
         blas_tiles.blas_tile_sums(Q, K, V, w, task.low, task.high, *cut, out, z, m, WIDTH[task.dtype])
 
     threads.share(one, len(cuts))
-    return Partial(out, z, m.astype(np.int64))
+    return Partial(out, z, _powers(m))
+
+
+def _powers(exponents: np.ndarray) -> np.ndarray:
+    """Whole exponents of two as integers; far beyond the range of floats one is as good as another."""
+    return np.clip(exponents, -(2.0**20), 2.0**20).astype(np.int64)
 
 
 def _token_weights(task: Task, columns: int) -> np.ndarray:
