@@ -119,7 +119,7 @@ class Trajectory:
         return chart_of(with_numbers(dynamics, beta=float(beta)), self.x.shape[-1], self.x.shape[-2], layer)
 
     def observe(self, name: Any, **options: Any) -> Any:
-        """A named observable, or a function of the run, at every saved time, as an ``xarray.DataArray`` whose first axis is time.
+        """A named observable, or a function of the run, at every saved time: an ``xarray.DataArray``, first axis time.
 
         ``metastable list observables`` names them; options are those of the observable's function.
         """

@@ -137,7 +137,7 @@ def hardmax(scores: Scores, visible: Array | None) -> Scores:
     largest = jnp.where(jnp.isfinite(hidden), jnp.abs(hidden), 0.0).max(axis=-1, keepdims=True)
     won = (hidden >= top - 16 * jnp.finfo(scores.dtype).eps * largest).astype(scores.dtype)
     shared = jnp.where(jnp.isneginf(top), 0.0, won / positive(won.sum(axis=-1, keepdims=True)))  # 0: it sees nobody
-    return jnp.where(jnp.isposinf(top), jnp.nan, shared)  # scores beyond the range of floats
+    return jnp.where(jnp.isposinf(top) | jnp.isnan(top), jnp.nan, shared)  # scores beyond the range of floats
 
 
 # what the streaming kernels of `metastable.engines.exact` sum
