@@ -12,8 +12,9 @@ from metastable.engines.simd import vectors
 def test_a_kernel_is_kept_under_a_name_that_tells_all_sources(monkeypatch, tmp_path):
     assert kernel_steps.run.py_func.__qualname__ == f"run_{vectors.SOURCES}"
     assert vectors.SOURCES in Path(lane_steps.run_group._cache._cache_file._index_name).name
-    copied = tmp_path / "engines"
-    shutil.copytree(Path(engines.__file__).parent, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    copied = tmp_path / "metastable" / "engines"
+    package = Path(engines.__file__).parents[1]
+    shutil.copytree(package, copied.parent, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(vectors, "__file__", str(copied / "simd" / "vectors.py"))
     assert vectors._fingerprint() == vectors.SOURCES
     for changed in (copied / "chart" / "kernels.py", copied / "simd" / "products.py"):
