@@ -17,6 +17,7 @@ from metastable.solve.plan import Plan
 from metastable.solve.stepping import Reached, Stepped
 
 _MOST_ENTRIES = 2**23  # attention entries of all runs that are computed together
+_READ = (32, 256, 2048)  # the same for adaptive methods
 _SIZES = (8, 32, 160, 1024)  # stops are padded to one of these numbers: few shapes, few compilations
 
 
@@ -151,6 +152,9 @@ def _many_adaptive(single: bool, method: Method, mix: Mix) -> Callable[..., Any]
 
 
 def _adaptive(plan: Plan, state: State, stops: Stops, mix: Mix) -> tuple[State, Saved]:
+    if stops.end == state["t"]:  # the start itself: nothing is solved, so that saving it changes nothing
+        x = np.broadcast_to(state["x"], (len(stops), *np.shape(state["x"])))
+        return state, Saved(x, np.full(plan.runs, stops.end), np.zeros(plan.runs, bool))
     numbers = [plan.number(v) for v in (state["t"], stops.end, wide_times(stops), plan.rtol, plan.atol)]
     dyn = stacked(plan)
     if plan.runs == 1:
@@ -165,5 +169,5 @@ def _adaptive(plan: Plan, state: State, stops: Stops, mix: Mix) -> tuple[State, 
 
 def wide_times(stops: Stops) -> np.ndarray:
     """The stops' times, filled up with the end of the segment."""
-    size = next((s for s in _SIZES if s >= len(stops)), len(stops))
+    size = next((s for s in _READ if s >= len(stops)), len(stops))
     return np.concatenate([np.minimum(stops.times, stops.end), np.full(size - len(stops), stops.end)])

@@ -139,10 +139,12 @@ class _Place:
 
     def drift(self, y: np.ndarray, left: np.ndarray, settle: np.ndarray) -> np.ndarray:
         """L v at y, once the stable part has settled; 0 where it is rounding."""
+        start = y
         for _ in range(4):
             y = y - settle @ self.velocity(y)[0]
         v, noise = self.velocity(y)
-        turned = 1e-13 + float(np.linalg.norm(y))  # left duals belong to y = 0: elsewhere they are off by so much
+        # left duals belong to y = 0; where the stable part had to settle first, they are off by as much
+        turned = 1e-13 + (0.0 if start.any() else float(np.linalg.norm(y)))
         c, rounding = left @ v, np.abs(left) @ noise + turned * np.linalg.norm(left, axis=1) * np.linalg.norm(v)
         return np.where(np.abs(c) > rounding, c, 0.0)
 

@@ -207,6 +207,9 @@ def _adaptive(plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tupl
         (None, 0, 0, 0, 0, *[None] * 6),
         Reached(0, 0, 0, 0, 1, 0),  # type: ignore[arg-type]
     )
+    if stops.end == state["t"]:  # the start itself
+        y, refs = (np.broadcast_to(state[name], (len(stops), *np.shape(state[name]))) for name in ("y", "refs"))
+        return dict(state), y, refs, np.full(len(group), stops.end), np.zeros(len(group), bool)
     times = wide_times(stops)
     numbers = [plan.number(v) for v in (state["t"], stops.end, times, plan.rtol, plan.atol, state["count"])]
     y = plan.number(state["y"])
