@@ -12,6 +12,7 @@ import metastable as ms
 from metastable import plots
 from metastable.errors import InputError
 from metastable.plots import PLOTS, plot
+from metastable.plots.trajectory_plots import Choices
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_trajectory_methods(run, tmp_path):
 def test_table_is_complete():
     for kind, picture in PLOTS.items():
         assert picture.shows, kind
-        assert set(picture.options) <= set(ms.plots.front.Choices.__dataclass_fields__)
+        assert set(picture.options) <= set(Choices.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("name", [m.name for m in pkgutil.iter_modules(plots.__path__)])
