@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metastable.errors import InputError
-from metastable.experiments import model_dynamics, model_heads, model_parts, model_similarity, model_spectra
+from metastable.experiments import model_access, model_dynamics, model_heads, model_similarity, model_spectra
 from metastable.experiments.base import Work
 from metastable.experiments.run_one import run_into
 
@@ -39,7 +39,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def tiny(saved: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(model_parts, "texts_of", lambda name, first, count: TEXTS[first : first + count])
+    monkeypatch.setattr(model_access, "texts_of", lambda name, first, count: TEXTS[first : first + count])
     return saved
 
 
@@ -75,7 +75,7 @@ def test_without_a_model_it_is_skipped_with_a_sentence(
     def missing(name: str) -> Any:
         raise InputError("Pretrained models need more packages; install them.")
 
-    monkeypatch.setattr(model_parts, "model_of", missing)
+    monkeypatch.setattr(model_access, "model_of", missing)
     record = run_into(module.EXPERIMENT, tmp_path / "out", "quick")
     assert [v.status for v in record.verdicts] == ["undecided"]
     assert "Pretrained models need more packages" in record.verdicts[0].notes
@@ -88,30 +88,30 @@ def test_other_models_that_are_missing_do_not_stop_the_first(
     module: Any, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     params = replace(small(module, tiny), others=("no-such-model",))
-    real = model_parts.model_of
+    real = model_access.model_of
 
     def some(name: str) -> Any:
         if name != tiny:
             raise InputError("not in reach.")
         return real(name)
 
-    monkeypatch.setattr(model_parts, "model_of", some)
+    monkeypatch.setattr(model_access, "model_of", some)
     assert not any("no-such-model" in key for key in module.run(params, Work())), "nothing beside a model of one's own"
-    monkeypatch.setattr(model_parts, "ZOO", tiny)
+    monkeypatch.setattr(model_access, "ZOO", tiny)
     data = module.run(params, Work())
     *measured, last = module.judge(params, data)
     assert last.status == "undecided"
     assert "not in reach" in last.notes
     assert all(v.eligible > 0 for v in measured)
-    assert model_parts.why_skipped([*measured, last]) == ""
+    assert model_access.why_skipped([*measured, last]) == ""
     assert module.draw(params, data)
 
 
 @pytest.mark.parametrize("module", [model_similarity, model_heads, model_spectra])
 def test_other_models_are_judged_beside_the_first(module: Any, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_parts, "ZOO", tiny)
-    real = model_parts.model_of
-    monkeypatch.setattr(model_parts, "model_of", lambda name: replace(real(tiny), name=name))
+    monkeypatch.setattr(model_access, "ZOO", tiny)
+    real = model_access.model_of
+    monkeypatch.setattr(model_access, "model_of", lambda name: replace(real(tiny), name=name))
     params = replace(small(module, tiny), others=("its-twin",))
     verdicts = module.judge(params, module.run(params, Work()))
     own = {v.claim.replace(tiny, "its-twin"): v for v in verdicts if tiny in v.claim}
@@ -122,10 +122,10 @@ def test_other_models_are_judged_beside_the_first(module: Any, tiny: str, monkey
 
 
 def test_a_model_without_a_tokenizer_reads_random_tokens(saved: str) -> None:
-    model = model_parts.model_of(saved)
-    texts = model_parts.texts_of(model, 3, 2)
+    model = model_access.model_of(saved)
+    texts = model_access.texts_of(model, 3, 2)
     assert [len(t) for t in texts] == [48, 48]
-    assert texts[0] == model_parts.texts_of(model, 0, 4)[3]
+    assert texts[0] == model_access.texts_of(model, 0, 4)[3]
 
 
 def _shares(end: float, between: float, texts: int = 12) -> dict[str, np.ndarray]:
@@ -193,7 +193,7 @@ def test_leading_eigenvalues_make_a_real_matrix() -> None:
 def test_the_zoo_verdicts(tmp_path: Path) -> None:
     """On the reactions ALBERT: a spike only beyond the trained depth, weak groups, a sink, no good triple."""
     try:
-        model_parts.model_of(model_parts.ZOO)
+        model_access.model_of(model_access.ZOO)
     except InputError as error:
         pytest.skip(str(error))
     found = {}

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from metastable.experiments import (
+    boolean_attention,
     codimension,
     collapse,
     experiment,
     hyperplanes,
     low_rank_attention,
-    low_rank_attention_parts,
     polytope,
 )
-from metastable.experiments import limit_geometry_parts as parts
+from metastable.experiments import claim_instances as parts
 from metastable.experiments.base import Work
 from metastable.theory.hypotheses import good_triple, score_positive_definite
 from metastable.theory.theorems import Triple
@@ -121,7 +121,7 @@ def test_polytope_of_negative_values_fails() -> None:
     _, params, data = quick("polytope")
     cases = [polytope.triple(params, i) for i in range(params.instances)]
     runs = parts._runs(cases, [-1.0] * len(cases), parts.HORIZON, "rk4", params.chunk)
-    growth = np.array([polytope._watch(case, run)["growth"] for case, run in zip(cases, runs)])
+    growth = np.array([polytope._measure(case, run)["growth"] for case, run in zip(cases, runs)])
     assert (growth > 1.0).all()
     verdict = polytope.judge(params, data | {"growth": growth})[3]
     assert verdict.status == "fails"
@@ -166,13 +166,13 @@ def test_collapse_notices_positive_values() -> None:
 def test_attention_of_three_leaders_is_not_boolean_of_rank_two() -> None:
     P = np.eye(3)[np.array([0, 0, 1, 1, 2, 2])]
     P = np.pad(P, ((0, 0), (0, 3)))
-    distance = low_rank_attention_parts._distance(P, np.array([0, 1]))
+    distance = boolean_attention._distance(P, np.array([0, 1]))
     assert distance.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]
     rows = {"x_first": np.array([[1.0, 1.0]]), "x_second": np.array([[1.0, 1.0]]), "x_sound": np.array([True])}
-    assert low_rank_attention_parts.boolean(rows, "x_", exempt=0) == [False]
-    assert low_rank_attention_parts.boolean(rows, "x_", exempt=1) == [False]
+    assert boolean_attention.boolean(rows, "x_", exempt=0) == [False]
+    assert boolean_attention.boolean(rows, "x_", exempt=1) == [False]
     moving = rows | {"x_second": np.array([[1.0, 0.4]])}
-    assert low_rank_attention_parts.boolean(moving, "x_", exempt=1) == [None]
+    assert boolean_attention.boolean(moving, "x_", exempt=1) == [None]
 
 
 def test_three_leaders_in_space_break_the_claim_only_once_the_first_direction_leads() -> None:
@@ -187,7 +187,7 @@ def test_three_leaders_in_space_break_the_claim_only_once_the_first_direction_le
 def test_depth_of_attention_is_exact() -> None:
     gaps = np.array([[[0.0, -5.0, -7.0]]])
     P = np.exp(gaps) / np.exp(gaps).sum()
-    depth = low_rank_attention_parts._depth(gaps)
+    depth = boolean_attention._depth(gaps)
     assert np.allclose(depth, -np.log(1.0 - P.max()), rtol=1e-12)
 
 
@@ -195,7 +195,7 @@ def test_rate_of_two_tokens_is_doubly_exponential() -> None:
     """Tokens +1, -1 on the line: 1 - P is exactly 1/(1 + e^{2u^2}) u being the token, 0.94830 e^t in the end."""
     one = np.ones((1, 1))
     case = (one, one, one, np.array([[1.0], [-1.0]]))
-    data = low_rank_attention_parts.attention_of([case], 5.0, "rk4", 1, keep=True)
+    data = boolean_attention.attention_of([case], 5.0, "rk4", 1, keep=True)
     x = 0.94830 * np.exp(5.0)
     assert np.isclose(data["depth"][0, -1, 0], 2 * x**2, rtol=1e-3)
     assert data["rank"][0] == 2

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from metastable.errors import InputError
-from metastable.models import first_token as sinks
 from metastable.models import heads, load, probe
 from metastable.models.agreement import adjusted_rand, silhouette, wasserstein
 from metastable.models.heads import correlation, cut, grouped
 from metastable.models.layer_similarity import THRESHOLDS, centred_cosines, cluster_labels, cosines
+from metastable.models.probe import sinks
 from tests.models.conftest import IDS, plain
 
 rng = np.random.default_rng(0)

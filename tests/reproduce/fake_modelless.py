@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from metastable.experiments import model_parts
+from metastable.experiments import model_access
 from metastable.experiments.base import Data, Work
 from tests.reproduce.fakes import Params
 from tests.reproduce.fakes import make as _make
 
 
 def run(params: Params, work: Work) -> Data:
-    return {model_parts.SKIPPED: np.array("The shelf is empty.")}
+    return {model_access.SKIPPED: np.array("The shelf is empty.")}
 
 
 EXPERIMENT = replace(
     _make("modelless"),
     run=run,
-    judge=lambda params, data: model_parts.skipped("It is there.", "nowhere", data),
+    judge=lambda params, data: model_access.skipped("It is there.", "nowhere", data),
     draw=lambda params, data: {},
     films=None,
 )

@@ -8,7 +8,7 @@ import pytest
 
 from metastable import cli
 from metastable.errors import InputError
-from metastable.experiments import EXPERIMENTS, model_parts
+from metastable.experiments import EXPERIMENTS, model_access
 from metastable.experiments.reproducing import NEED_MODELS, choose, reproduce
 
 TABLE = {
@@ -32,7 +32,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         requested.append(name)
         raise InputError(OFFLINE)
 
-    monkeypatch.setattr(model_parts, "reach", reach)
+    monkeypatch.setattr(model_access, "reach", reach)
     return requested
 
 
@@ -55,7 +55,7 @@ def test_no_model_no_failure(tmp_path: Path, offline: list[str], monkeypatch: py
     assert "metastable reproduce model-heads --quick" in page
     assert "pip could not download it" in page
     # the network is back: one is filled, the other loses its model while it runs, and both can be tried again
-    monkeypatch.setattr(model_parts, "reach", lambda name: None)
+    monkeypatch.setattr(model_access, "reach", lambda name: None)
     made = reproduce(preset="quick", out=out, homes=TABLE, jobs=1)
     assert [(r.name, r.reused) for r in made.results] == [("good", True), ("model-heads", False)]
     assert made.skipped == {"model-spectra": "The shelf is empty."}
@@ -94,7 +94,7 @@ def test_a_model_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_the_model_is_in_the_settings_and_in_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_parts, "reach", lambda name: None)
+    monkeypatch.setattr(model_access, "reach", lambda name: None)
     table = {"model-spectra": "metastable.experiments.model_spectra"}
     made = reproduce(preset="quick", out=tmp_path / "out", homes=table, jobs=1, model=str(_saved(tmp_path)))
     (result,) = made.results
