@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.geometry import GEOMETRIES
 from metastable.hunt.claims import Claim
 from metastable.hunt.instances import Batch, exception, shaken
 from metastable.hunt.rules import Rules
@@ -154,7 +155,7 @@ def _robust(claim: Claim, one: Batch, rules: Rules, seen: Screened, i: int) -> C
         return _result(
             "undecided", f"stays up to t = {seen.horizon:.4g}, but {rounded}, and not all copies stay", seen, i, shares
         )
-    if claim.geometry == "rescaled" and not stayed(_plain(claim, one))[0]:
+    if GEOMETRIES[claim.geometry].rescales and not stayed(_plain(claim, one))[0]:
         note = f"stays up to t = {seen.horizon:.4g}, but not where eq. (1) is integrated itself"
         return _result("undecided", note, seen, i, shares)
     known = exception(one, 0)
