@@ -217,7 +217,7 @@ def _expansions() -> Costs:
 
 
 def _lanes() -> Costs:
-    n, steps, sizes = 32, 16, (4, 16)
+    n, steps, sizes = 64, 64, (3, 16)  # long enough for the cost of a call to vanish
     scheme = batch.Scheme(1e-3, np.array([[0.0], [1.0]]), np.zeros(n, np.int64), np.full(n, n), False, False)
     counts = {"lane": 8 * threads.cores(), "lane_alone": 1}
     runs, found = {}, {}
@@ -235,7 +235,7 @@ def _lanes() -> Costs:
 
 
 def _chart() -> Costs:
-    n, steps, sizes = 96, 8, (8, 48)
+    n, steps, sizes = 96, 32, (8, 48)
     low, high = np.zeros(n, np.int64), np.full(n, n)
     runs = {}
     for d in sizes:
