@@ -16,6 +16,7 @@ Engines and sums are chosen by these numbers, so that nothing in the source is t
 | `lane_pair`, `lane_coordinate`      | per run, pair and evaluation (and coordinate, 2 d) of runs in lanes     |
 | `lane_alone_pair`, `..._coordinate` | the same of one run, which has one core                                 |
 | `chart_pair`, `chart_coordinate`    | per pair and evaluation (and coordinate, d) of a rescaled run, one core |
+| `dense_call`                        | per evaluation of a small run compiled by JAX                           |
 | `dense_pair`, `dense_coordinate`    | per pair and evaluation (and coordinate, 2 d) of a run compiled by JAX  |
 | `callback`                          | of a call from compiled code to the host and back                       |
 
@@ -254,18 +255,23 @@ def _from_start(basis: kernels.Basis, y: np.ndarray, plan: tuple[Any, ...]) -> N
 
 
 def _dense() -> Costs:
-    n, steps, sizes = 192, 4, (3, 48)
+    steps, cases = 16, ((16, 3), (192, 3), (192, 48))
     counts, thetas, rng = np.array([steps]), np.ones(1), np.random.default_rng(0)
     runs: dict[Any, Callable[[], object]] = {}
-    for d in sizes:
-        x = rng.normal(size=(n, d)) / d**0.5
+    for n, d in cases:
+        x = rng.normal(size=(n, d))
+        x /= np.linalg.norm(x, axis=-1, keepdims=True)
         state = stepping.Stepped(x, x, np.asarray(0), np.zeros(()))  # type: ignore[arg-type]
-        step = partial(stepping.advance_fixed, Dynamics(geometry="euclidean"), state, counts, thetas, 1e-3, None)
-        runs[d] = partial(_ready, partial(step, method=RK4, noisy=False, between=False))
-    runs["callback"] = partial(_ready, partial(jax.jit(_and_back), rng.normal(size=(n, 3))))
+        step = partial(stepping.advance_fixed, Dynamics(), state, counts, thetas, 1e-3, None)
+        runs[n, d] = partial(_ready, partial(step, method=RK4, noisy=False, between=False))
+    runs["callback"] = partial(_ready, partial(jax.jit(_and_back), rng.normal(size=(192, 3))))
     times = _best(runs)
-    pair, coordinate = _line(*(times[d] / (n * n * steps * 4) for d in sizes), *(2.0 * d for d in sizes))
-    return {"dense_pair": pair, "dense_coordinate": coordinate, "callback": times["callback"] / 8}
+    each = {case: times[case] / (steps * 4) for case in cases}  # seconds per evaluation
+    pair, coordinate = _line(*(each[case] / 192**2 for case in cases[1:]), *(2.0 * d for _, d in cases[1:]))
+    call = max(0.0, each[16, 3] - 16**2 * (pair + 6 * coordinate))
+    return {
+        "dense_call": call, "dense_pair": pair, "dense_coordinate": coordinate, "callback": times["callback"] / 8
+    }  # fmt: skip
 
 
 def _ready(function: Callable[[], Any]) -> None:
@@ -291,5 +297,5 @@ GROUPS: dict[str, tuple[tuple[str, ...], Callable[[], Costs]]] = {
     "expansions": (("token", "mode_2", "mode_3"), _expansions),
     "lanes": (("lane_pair", "lane_coordinate", "lane_alone_pair", "lane_alone_coordinate"), _lanes),
     "chart": (("chart_pair", "chart_coordinate"), _chart),
-    "dense": (("dense_pair", "dense_coordinate", "callback"), _dense),
+    "dense": (("dense_call", "dense_pair", "dense_coordinate", "callback"), _dense),
 }

@@ -32,7 +32,7 @@ def dense_seconds(plan: Plan) -> float:
     """Every pair of every run, hidden ones too."""
     pairs = plan.n**2 * plan.model.weights.heads * plan.runs
     each = coefficient("dense_pair") + coefficient("dense_coordinate") * 2 * plan.d
-    return evaluations(plan) * pairs * each
+    return evaluations(plan) * (coefficient("dense_call") + pairs * each)
 
 
 def lanes_seconds(plan: Plan) -> float:
