@@ -18,9 +18,9 @@ def test_sums_agree(mask):
     assert dense.provenance["engine"] == "dense"
 
 
-def test_small_or_unsupported_runs_stay_dense_and_wishes_are_refused():
+def test_what_only_dense_sums_can_do_stays_dense_and_impossible_wishes_are_refused():
     x0 = ms.initial.sphere(12, 3, seed=1)
-    assert ms.simulate(ms.Dynamics(), x0, t=0.1, save=1).provenance["engine"] == "dense"
+    assert ms.simulate(ms.Dynamics(score="distance"), x0, t=0.1, save=1).provenance["engine"] == "dense"
     with pytest.raises(ms.InputError, match="did you mean 'spectral'"):
         ms.simulate(ms.Dynamics(), x0, engine="spectrall")
     with pytest.raises(ms.InputError, match="because"):
