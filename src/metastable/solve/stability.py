@@ -64,11 +64,11 @@ def lifetime(dynamics: Dynamics, t: float, x: np.ndarray) -> float:
     saddle = _saddle_time(own, left @ v, right, slack, place.length)
     if own.size == 0 or saddle < math.inf:
         return saddle
-    c = place.drift(np.zeros(len(J)), left, settle)
+    c = place.drift(np.zeros(len(J)), left, settle, away)
     growth, least = own, slack
     if len(own) <= _MOST_WALKS:
         step = _WALK * largest
-        ends = [place.drift(step * w, left, settle) - place.drift(-step * w, left, settle) for w in right.T]
+        ends = [place.drift(step * w, left, settle, away) - place.drift(-step * w, left, settle, away) for w in right.T]
         growth = np.stack(ends, axis=1) / (2 * step)  # derivative of the drift along the slow manifold, (m, m)
         least = 1e-3 * float(np.linalg.norm(growth))
     return min(_saddle_time(growth, c, right, least, place.length), _drift_time(growth, c, place.length(right @ c)))
@@ -137,14 +137,13 @@ class _Place:
         """The longest displacement of a token."""
         return float(np.linalg.norm(np.abs(y).reshape(len(self.x), -1), axis=1).max())
 
-    def drift(self, y: np.ndarray, left: np.ndarray, settle: np.ndarray) -> np.ndarray:
+    def drift(self, y: np.ndarray, left: np.ndarray, settle: np.ndarray, away: float) -> np.ndarray:
         """L v at y, once the stable part has settled; 0 where it is rounding."""
-        start = y
         for _ in range(4):
             y = y - settle @ self.velocity(y)[0]
         v, noise = self.velocity(y)
-        # left duals belong to y = 0; where the stable part had to settle first, they are off by as much
-        turned = 1e-13 + (0.0 if start.any() else float(np.linalg.norm(y)))
+        # left duals belong to the tokens as they are; how far these are from settled, the duals are off
+        turned = 1e-13 + away
         c, rounding = left @ v, np.abs(left) @ noise + turned * np.linalg.norm(left, axis=1) * np.linalg.norm(v)
         return np.where(np.abs(c) > rounding, c, 0.0)
 
