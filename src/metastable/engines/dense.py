@@ -8,7 +8,7 @@ import numpy as np
 
 from metastable.backend import Array, jax, jnp
 from metastable.engines.costs import dense_seconds
-from metastable.engines.interface import Saved, State, Stops
+from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.dynamics import Mix
 from metastable.solve import stepping
@@ -21,7 +21,7 @@ _READ = (32, 256, 2048)  # the same for adaptive methods
 _SIZES = (8, 32, 160, 1024)  # stops are padded to one of these numbers: few shapes, few compilations
 
 
-class Dense:
+class Dense(Engine):
     """Sums over tokens compiled by JAX."""
 
     name = "dense"
@@ -34,15 +34,6 @@ class Dense:
 
     def cost(self, plan: Plan) -> float:
         return dense_seconds(plan)
-
-    def least(self, plan: Plan) -> float:
-        return 0.0
-
-    def pace(self, plan: Plan) -> float:
-        return plan.t / 64
-
-    def span(self, plan: Plan, state: State) -> float:
-        return float("inf")
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         x = plan.number(x)

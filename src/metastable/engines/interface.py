@@ -51,7 +51,7 @@ class Saved:
 
 
 class Engine(Protocol):
-    """How sums over tokens are made, and steps with them."""
+    """How sums over tokens are made, and steps with them; what is usual need not be said by who derives from it."""
 
     name: str
     about: str
@@ -64,6 +64,7 @@ class Engine(Protocol):
 
     def least(self, plan: Plan) -> float:
         """Seconds that it will take at least, known without loading or measuring anything."""
+        return 0.0
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         """The state at t = 0 from tokens (B, n, d)."""
@@ -73,6 +74,8 @@ class Engine(Protocol):
 
     def pace(self, plan: Plan) -> float:
         """The time between two comparisons of a run with its copies."""
+        return plan.t / 64
 
     def span(self, plan: Plan, state: State) -> float:
         """The longest time that an adaptive method should go at once from here."""
+        return float("inf")

@@ -15,7 +15,7 @@ from metastable.engines.chart.kernels import refer_every
 from metastable.engines.chart.steps import Reached, Stepped
 from metastable.engines.costs import chart_seconds
 from metastable.engines.dense import cast, padded, stack, wide_times
-from metastable.engines.interface import Saved, State, Stops
+from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve.methods import Method
 from metastable.solve.plan import Plan
 
@@ -81,7 +81,7 @@ def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
     return out
 
 
-class JaxChart:
+class JaxChart(Engine):
     """The rescaled flow in its chart, compiled by JAX."""
 
     name = "chart"
@@ -92,9 +92,6 @@ class JaxChart:
 
     def cost(self, plan: Plan) -> float:
         return chart_seconds(plan, kernels=False)
-
-    def least(self, plan: Plan) -> float:
-        return 0.0
 
     def pace(self, plan: Plan) -> float:
         return pace(plan)
@@ -231,7 +228,7 @@ def _shakes(plan: Plan, group: np.ndarray) -> np.ndarray:
     return plan.number(np.zeros(len(group)) if plan.shakes is None else plan.shakes[group])
 
 
-class KernelChart:
+class KernelChart(Engine):
     """The rescaled flow in its chart, by kernels that take whole steps."""
 
     name = "chart-kernels"
@@ -256,14 +253,8 @@ class KernelChart:
     def cost(self, plan: Plan) -> float:
         return chart_seconds(plan, kernels=True)
 
-    def least(self, plan: Plan) -> float:
-        return 0.0
-
     def pace(self, plan: Plan) -> float:
         return pace(plan)
-
-    def span(self, plan: Plan, state: State) -> float:
-        return float("inf")
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         y, refs = start(plan, x)

@@ -15,7 +15,7 @@ from metastable.backend import Array, Tokens, jax, jnp
 from metastable.engines import dense
 from metastable.engines.attend import attend, journal, view_of
 from metastable.engines.costs import callback_seconds, exact_seconds, spectral_seconds
-from metastable.engines.interface import Saved, State, Stops
+from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.equation import attention
 from metastable.equation.dynamics import Dynamics, Mix
 from metastable.equation.geometry import project
@@ -26,7 +26,7 @@ from metastable.solve.plan import Plan
 _failed: list[BaseException] = []  # what a callback could not say through JAX, such as Ctrl-C
 
 
-class Exact:
+class Exact(Engine):
     """Every visible pair, block by block, by kernels that never hold an n x n array."""
 
     name = "exact"
@@ -41,12 +41,6 @@ class Exact:
 
     def least(self, plan: Plan) -> float:
         return callback_seconds(plan)
-
-    def pace(self, plan: Plan) -> float:
-        return plan.t / 64
-
-    def span(self, plan: Plan, state: State) -> float:
-        return float("inf")
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         return dense.Dense().start(plan, x)

@@ -4,13 +4,13 @@ import numpy as np
 
 from metastable.backend import jax
 from metastable.engines.costs import lanes_seconds
-from metastable.engines.interface import Saved, State, Stops
+from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.engines.lanes import batch
 from metastable.equation.geometry import EUCLIDEAN, SPHERE
 from metastable.solve.plan import Plan
 
 
-class Lanes:
+class Lanes(Engine):
     """Small systems in vector registers, by kernels that take fixed steps whole."""
 
     name = "lanes"
@@ -37,15 +37,6 @@ class Lanes:
 
     def cost(self, plan: Plan) -> float:
         return lanes_seconds(plan)
-
-    def least(self, plan: Plan) -> float:
-        return 0.0
-
-    def pace(self, plan: Plan) -> float:
-        return plan.t / 64
-
-    def span(self, plan: Plan, state: State) -> float:
-        return float("inf")
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         return {"before": x, "now": x, "k": np.asarray(0)}
