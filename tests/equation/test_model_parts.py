@@ -170,7 +170,10 @@ def turned(q, frequencies, interleaved):
         for c, f in enumerate(frequencies):
             a, b = (2 * c, 2 * c + 1) if interleaved else (c, c + m)
             cos, sin = np.cos(i * f), np.sin(i * f)
-            out[..., i, a], out[..., i, b] = q[..., i, a] * cos - q[..., i, b] * sin, q[..., i, b] * cos + q[..., i, a] * sin
+            out[..., i, a], out[..., i, b] = (
+                q[..., i, a] * cos - q[..., i, b] * sin,
+                q[..., i, b] * cos + q[..., i, a] * sin,
+            )
     return out
 
 

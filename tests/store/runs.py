@@ -84,7 +84,9 @@ MORE_PARTS: dict[str, ms.Dynamics] = {
     "rotary by layer": ms.Dynamics(position=Rotary(Stack(draw(3, 2)))),
     "masks by layer": ms.Dynamics(mask="window(2, causal); full"),
     "capped": ms.Dynamics(score="capped(0.1)"),
-    "normed queries": ms.Dynamics(Weights(q_norm=HeadNorm(draw(4), eps=1e-5), k_norm=HeadNorm(joint=True, centred=True))),
+    "normed queries": ms.Dynamics(
+        Weights(q_norm=HeadNorm(draw(4), eps=1e-5), k_norm=HeadNorm(joint=True, centred=True))
+    ),
     "distance": ms.Dynamics(score="distance", geometry="euclidean"),
     "sinkhorn": ms.Dynamics(normalise="sinkhorn"),
     "block": ms.Dynamics(

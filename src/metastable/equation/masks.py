@@ -218,7 +218,7 @@ _WINDOW = re.compile(r"window\(\s*(\d+)\s*(,\s*causal\s*)?\)")
 def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
     """The mask behind a name, a function or an array (n, n).
 
-    Names are "full", "causal", "window(8)", "window(8, causal)", and several of them with ";" between, one for each layer.
+    Names are "full", "causal", "window(8)", "window(8, causal)", and several with ";" between, one for each layer.
     """
     if isinstance(mask, Mask):
         return mask

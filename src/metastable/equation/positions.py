@@ -146,7 +146,7 @@ class Rotary:
     frequencies : array (m,), or a ``Stack`` of them over layers
         Zero turns nothing: layers without positions (SmolLM3).
     partial : bool
-        Turn the first 2m coordinates and leave the others as they are (GPT-NeoX, Phi); otherwise 2m must be all of them.
+        Turn the first 2m coordinates and leave the others as they are (GPT-NeoX, Phi); otherwise there are 2m.
     interleaved : bool
         Pairs are (0, 1), (2, 3), ... (GPT-J); otherwise (c, c + m), as Llama's weights expect.
     """
@@ -191,7 +191,7 @@ class Rotary:
 
 
 def rotary(width: int, base: float = 10000.0, share: float = 1.0, interleaved: bool = False) -> Rotary:
-    """Rotary positions for heads of ``width`` coordinates, of which a ``share`` is turned, frequencies base^{-2c/turned}.
+    """Rotary positions for heads of ``width`` coordinates; a ``share`` of them is turned, at base^{-2c/turned}.
 
     >>> rotary(8, share=0.5).frequencies.tolist(), rotary(8, share=0.5).partial
     ([1.0, 0.01], True)

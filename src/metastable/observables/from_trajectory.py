@@ -120,8 +120,8 @@ def _over_time(run: Run, function: Callable[[float, np.ndarray, np.ndarray], Flo
         )
     if not dyn.score.is_dot or dyn.position is not None or not w.bilinear:
         raise InputError(
-            "The energy needs the score <Q x_i, K x_j>, without positions, biases, norms of queries and keys or another "
-            "score."
+            "The energy needs the score <Q x_i, K x_j>, without positions, biases, norms of queries and keys or "
+            "another score."
         )
     d = np.shape(run.x)[-1]
     return np.stack([function(float(t), x, w.score_map(float(t), d)) for t, x in zip(run.t, run.x)])
