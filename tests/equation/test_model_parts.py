@@ -1,4 +1,4 @@
-"""The parts that real models add, against plain NumPy transcriptions: orders, gains, experts, caps, turns, norms, masks."""
+"""The parts that real models add, against plain NumPy transcriptions: orders, gains, experts, caps, turns, norms."""
 
 import jax
 import numpy as np
@@ -170,10 +170,8 @@ def turned(q, frequencies, interleaved):
         for c, f in enumerate(frequencies):
             a, b = (2 * c, 2 * c + 1) if interleaved else (c, c + m)
             cos, sin = np.cos(i * f), np.sin(i * f)
-            out[..., i, a], out[..., i, b] = (
-                q[..., i, a] * cos - q[..., i, b] * sin,
-                q[..., i, b] * cos + q[..., i, a] * sin,
-            )
+            u, v = q[..., i, a], q[..., i, b]
+            out[..., i, a], out[..., i, b] = u * cos - v * sin, v * cos + u * sin
     return out
 
 
@@ -288,7 +286,7 @@ NORMED = ms.Weights(V=np.eye(2), q_norm=blocks.HeadNorm(np.array([1.0, 0.5])))
 CASES = {
     "capped": (ms.Dynamics(score="capped(2)"), {"dense"}, {"exact": "not a dot", "lanes": "dot scores"}),
     "masks by layer": (
-        ms.Dynamics(mask="causal; full"), {"dense"}, {"exact": "layer to layer", "lanes": "interval", "spectral": "layer"},
+        ms.Dynamics(mask="causal; full"), {"dense"}, {"exact": "layer to layer", "lanes": "interval"},
     ),
     "normed queries": (
         ms.Dynamics(NORMED), {"dense", "exact"}, {"lanes": "norms of queries", "spectral": "norms of queries"},
