@@ -25,7 +25,7 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     path, att, mlp = f"layers.{l}", f"layers.{l}.self_attn", f"layers.{l}.mlp"
     heads, groups, eps = config.num_attention_heads, config.num_key_value_heads, config.rms_norm_eps
     turn = tensors.get("rotary_emb.attention_scaling")  # multiplies queries and keys alike
-    turn = frequencies(config)[1] if turn is None else turn
+    length = frequencies(config)[1] if turn is None else float(turn)
     return BlockWeights(
         Q=by_head(tensors[f"{att}.q_proj.weight"], heads),
         K=expand(by_head(tensors[f"{att}.k_proj.weight"], groups), heads),
@@ -35,7 +35,7 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
         k_bias=expand(bias_by_head(tensors.get(f"{att}.k_proj.bias"), groups), heads),
         v_bias=expand(bias_by_head(tensors.get(f"{att}.v_proj.bias"), groups), heads),
         o_bias=tensors.get(f"{att}.o_proj.bias"),
-        scale=head_width(config) ** -0.5 * float(turn) ** 2,
+        scale=head_width(config) ** -0.5 * length**2,
         groups=groups,
         order="pre",
         attention_norm=rms_norm(tensors, f"{path}.input_layernorm", eps),
