@@ -1,6 +1,6 @@
 """How alike the tokens of a text become, layer by layer: the statistics behind Fig. 1 of the first paper.
 
-Every pair i < j of different positions is counted once. Cosines are taken twice: raw, and with the mean direction of the
+Every pair i < j of positions is counted once. Cosines are taken twice: raw, and with the mean direction of the
 text's tokens (the direction of the sum of the unit tokens) projected out. In large language models most of the raw
 cosine is one direction that all tokens share, which says nothing about clusters.
 
