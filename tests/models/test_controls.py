@@ -118,7 +118,7 @@ def test_random_tokens(models):
     assert max(inner) < 40, "an id without a token is not drawn"
     assert drawn == list(random_tokens(model, texts, 20, 0))
     assert drawn != list(random_tokens(model, texts, 20, 1))
-    none = list(random_tokens(models["bert"], [[1, 2, 3] * 40], 200, 0))[0]
+    (none,) = random_tokens(models["bert"], [[1, 2, 3] * 40], 200, 0)
     assert 0 <= min(none) < max(none) < VOCABULARY
 
 
@@ -150,15 +150,9 @@ def test_controls_are_measured_as_the_model_itself_is(models):
 
 
 def test_a_generator_of_texts_and_chosen_seeds(models):
-    done = []
-    found = probe(
-        models["llama"],
-        iter(TEXTS),
-        measure="similarity",
-        control="init",
-        seeds=[7, 11],
-        progress=lambda *p: done.append(p),
-    )
+    done: list[tuple[int, int | None]] = []
+    options = {"measure": "similarity", "control": "init", "seeds": [7, 11]}
+    found = probe(models["llama"], iter(TEXTS), progress=lambda *p: done.append(p), **options)
     assert found.controls.similarity.seed.values.tolist() == [7, 11]
     assert found.controls.heads is None
     assert done == [(k + 1, 12) for k in range(12)]
