@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.as_measured import as_measured
 from metastable.models.families import Family
 from metastable.models.model import Change, Model, See, check_layers
 from metastable.models.module_tensors import ModuleTensors
@@ -89,7 +90,7 @@ class ModuleModel(Model):
         """One text through the library, without gradients or dropout, with attention that shows its maps."""
         import torch
 
-        with torch.inference_mode(), _as_measured(self.whole):
+        with torch.inference_mode(), as_measured(self.whole):
             text = torch.tensor([list(ids)], device=self.stack.device)  # (1, n)
             if self.crossed:  # teacher forcing: the decoder writes the very text that its encoder reads
                 shifted = torch.tensor([self.seen(ids)], device=self.stack.device)  # (1, n)
@@ -121,25 +122,6 @@ class ModuleModel(Model):
         whole = next(module for module in made.modules() if type(module) is type(self.whole))
         whole = whole.to(device=self.stack.device, dtype=self.stack.dtype).eval().requires_grad_(False)
         return replace(self, whole=whole, stack=whole.get_submodule(path))
-
-
-@contextmanager
-def _as_measured(whole: Any) -> Iterator[None]:
-    """Eager attention and evaluation mode inside; a live model is its owner's and gets back what it had."""
-    trained = [module for module in whole.modules() if module.training]
-    configs = {id(module.config): module.config for module in whole.modules() if hasattr(module, "config")}.values()
-    before = [(config, config._attn_implementation) for config in configs]
-    try:
-        for config in configs:
-            config._attn_implementation = "eager"  # fused kernels do not show their maps
-        for module in trained:
-            module.training = False
-        yield
-    finally:
-        for config, attention in before:
-            config._attn_implementation = attention
-        for module in trained:
-            module.training = True
 
 
 def shown(tensor: Any) -> np.ndarray:
