@@ -52,11 +52,11 @@ def shown_by(model):
 step = jax.jit(lambda dyn, x: (dyn.layer(0.0, x, 1.0), dyn.attention(0.0, x)))  # compiled once for each structure
 
 
-def rebuilt(model, x):
+def rebuilt(model, x, outside=None):
     """The same from the family's parts alone, layer by layer, starting at the model's own tokens."""
     parts, states, maps = model.parts, [x], []
     for layer in range(model.depth):
-        dyn = network([parts.block(layer)], [parts.position(layer, len(x))], [parts.mask(layer)])
+        dyn = network([parts.block(layer)], [parts.position(layer, len(x))], [parts.mask(layer)], outside=outside)
         x, A = map(np.asarray, step(dyn, states[-1]))
         states.append(x)
         maps.append(A)
@@ -114,6 +114,22 @@ def test_all_layers_as_one_dynamics(name, folder_of):
     final, made = norm_part(parts.final_norm()), rebuilt(model, x)[0]
     np.testing.assert_allclose(run.x[:-1], made[:-1], rtol=1e-9)
     np.testing.assert_allclose(final(run.x[-1]), made[-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["t5", "t5, relu"])
+def test_the_decoder_of_a_t5_is_the_network_with_a_field(name, folder_of):
+    """Its layers look at the encoder's last states, which are the same for all of them."""
+    import torch
+
+    model = load(folder_of(name), dtype="float64", part="decoder")
+    states, maps = seen(model, IDS, LAYERS)
+    with torch.no_grad():
+        outside = model.whole.encoder(torch.tensor([IDS])).last_hidden_state[0].numpy()
+    made, made_maps = rebuilt(model, states[0], outside)
+    assert max(map(distance, made, states)) < 1e-5
+    assert max(np.abs(A - B).max() for A, B in zip(made_maps, maps)) < 1e-5
+    with pytest.raises(InputError, match="encoder's last states, which were not given"):
+        rebuilt(model, states[0])
 
 
 def test_layers_of_unlike_structure_are_taken_one_by_one(folder_of):
