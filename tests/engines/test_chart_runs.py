@@ -124,6 +124,7 @@ def test_both_ways_notice_that_rounding_decides():
     assert exact.valid_until < 6.0
 
 
+@pytest.mark.slow
 def test_what_kernels_cannot_take_goes_to_jax_or_is_refused():
     z = tokens(6, 2)
     for dyn, asked in [

@@ -69,6 +69,7 @@ def test_every_outcome_in_one_go(tmp_path, log):
     assert log()[before:] == ["crash 0"]
 
 
+@pytest.mark.slow
 def test_killed_anywhere_it_goes_on(tmp_path, log):
     """kill -9 of the parent: the worker follows, nothing finished is done again, nothing is lost."""
     out = tmp_path / "out"
@@ -147,6 +148,7 @@ def test_other_settings_are_refused(tmp_path, log):
         quick(["good"], tmp_path, jobs=1)
 
 
+@pytest.mark.slow
 def test_unreadable_record_is_made_again(tmp_path, log):
     out = tmp_path / "out"
     quick(["good"], out, jobs=1)
@@ -199,6 +201,7 @@ def test_table_names_every_experiment():
     assert list(HOMES) == list(EXPERIMENTS)
 
 
+@pytest.mark.slow
 def test_check_command(tmp_path, capsys):
     import numpy as np
 

@@ -49,7 +49,7 @@ def assert_honest(run, told, truth):
 # --- 1, 2, 4: parts of the rescaled flow given as functions and objects ---------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)])
 def test_1_own_softmax_in_a_rescaled_run(seed):
     x, times = ms.initial.cube(6, 2, seed=seed), np.arange(0.0, 41.0, 5.0)
     truth = many_digits.rk4(PUBLISHED, x, times)
@@ -106,7 +106,7 @@ def test_3_strongly_non_normal_values(d, seed, equal, t):
     assert_honest(run, told, truth)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_3_nearly_dependent_eigenvectors(seed):
     """Eigenvectors of condition number about 7e5."""
     rng = np.random.default_rng(seed)
@@ -199,7 +199,7 @@ def test_6_rows_added_to_tables_work_with_any_number_of_tokens(tables, n):
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-@pytest.mark.parametrize("n", [16, 40])
+@pytest.mark.parametrize("n", [16, pytest.param(40, marks=pytest.mark.slow)])
 def test_7_sinkhorn_converges_or_says_so(n, seed):
     run = ms.simulate(ms.Dynamics(normalise="sinkhorn", geometry="euclidean"), ms.initial.cube(n, 2, seed=seed), t=0.0)
     P = run.attention(-1)[0]

@@ -55,6 +55,7 @@ def test_indefinite_form_positive_along_the_leading_vector():
     assert report.claim("Theorem 5.1").applies is False
 
 
+@pytest.mark.slow
 def test_the_line():
     report = check(Weights(V=[[1.0]]), TOKENS[:, :1])
     assert set(statuses(report)) == {"Theorem 2.1", "Theorem 3.1", "Theorem 4.1", "Theorem 5.1"}
