@@ -27,7 +27,7 @@ def test_no_attention_structure_gives_uniform_attention():
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", ["complex", *(pytest.param(kind, marks=SLOW) for kind in ("real", "jordan", "negative"))])
+@pytest.mark.parametrize("kind", ["complex", *(pytest.param(k, marks=SLOW) for k in ("real", "jordan", "negative"))])
 @pytest.mark.parametrize("mask", ["full", pytest.param("causal", marks=SLOW), pytest.param("window(2)", marks=SLOW)])
 def test_rescaled_and_original_flows_agree(kind, mask):
     """ORACLES 16, with real, complex, defective and negative spectra, for tokens and attention."""
