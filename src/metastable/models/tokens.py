@@ -54,13 +54,19 @@ def is_punctuation(piece: str) -> bool:
 
 
 # Atoms in brackets, two-letter halogens, arrows, ring numbers, atoms, bonds, branches and dots: the units of a SMILES
-# string in the order that makes the longest one win, as the reactions model was trained to see them.
+# string in the order that makes the longest one win, as the reaction models were trained to see them.
 _SMILES = re.compile(r"\[[^\]]+\]|Br|Cl|>>|%[0-9]{2}|[BCNOSPFIbcnosp]|[0-9]|[().=#\-+\\/:~@?>*$]")
 _SMILES_STOPS = frozenset({".", ">>", ">"})  # between molecules, and between the sides of a reaction
 
 
+def reads_smiles(vocabulary: Path) -> bool:
+    """True for a ``vocab.txt`` of SMILES units: it has the arrow of a reaction, and no word pieces."""
+    pieces = vocabulary.read_text(encoding="utf-8", errors="replace").splitlines()
+    return ">>" in pieces and not any(piece.startswith("##") for piece in pieces)
+
+
 def smiles(vocabulary: Path) -> Tokenizer:
-    """The reactions model's tokenizer: SMILES units looked up in ``vocab.txt``, between [CLS] and [SEP]."""
+    """The reaction models' tokenizer: SMILES units looked up in ``vocab.txt``, between [CLS] and [SEP]."""
     pieces = tuple(vocabulary.read_text(encoding="utf-8").splitlines())
     index = {piece: i for i, piece in enumerate(pieces)}
     first, last, unknown = index["[CLS]"], index["[SEP]"], index["[UNK]"]
@@ -92,6 +98,17 @@ def from_transformers(tokenizer: Any) -> Tokenizer:
     return Tokenizer(encode, _by_id(tokenizer.get_vocab()), special, separators, is_punctuation)
 
 
+def face(tokenizer: Any) -> Tokenizer:
+    """The face of whatever a caller has: one of these, of ``transformers`` or of ``tokenizers``."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    if hasattr(tokenizer, "all_special_ids"):
+        return from_transformers(tokenizer)
+    if hasattr(tokenizer, "get_added_tokens_decoder"):
+        return _of_backend(tokenizer)
+    raise InputError(f"A tokenizer is one of the library transformers or tokenizers, not {type(tokenizer).__name__}.")
+
+
 def from_file(path: Path) -> Tokenizer:
     """The face of a bare ``tokenizer.json``, whose own truncation and padding are switched off."""
     from tokenizers import Tokenizer as Backend
@@ -99,6 +116,10 @@ def from_file(path: Path) -> Tokenizer:
     backend = Backend.from_file(str(path))
     backend.no_truncation()
     backend.no_padding()
+    return _of_backend(backend)
+
+
+def _of_backend(backend: Any) -> Tokenizer:
     special = frozenset(i for i, token in backend.get_added_tokens_decoder().items() if token.special)
     ends = frozenset(i for i in special if backend.id_to_token(i) in ("</s>", "[SEP]", "<|endoftext|>"))
     return from_backend(backend, special, ends)
