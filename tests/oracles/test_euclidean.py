@@ -27,6 +27,7 @@ def test_no_attention_structure_gives_uniform_attention():
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["complex", *(pytest.param(k, marks=SLOW) for k in ("real", "jordan", "negative"))])
 @pytest.mark.parametrize("mask", ["full", pytest.param("causal", marks=SLOW), pytest.param("window(2)", marks=SLOW)])
 def test_rescaled_and_original_flows_agree(kind, mask):
@@ -73,6 +74,7 @@ def test_fixed_rescaled_steps_are_those_of_equation_4(method):
     assert np.abs(run.x[-1] - z).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_hull_never_grows_and_limit_points_obey_the_identity():
     """ORACLES 17 for V = I and Q^T K = A^T A."""
     A = np.array([[1.0, 0.3], [0.0, 0.8]])

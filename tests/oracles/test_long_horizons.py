@@ -122,6 +122,7 @@ def test_a_run_says_when_rounding_takes_over():
     assert "do not trust" in run.message
 
 
+@pytest.mark.slow
 def test_float32_is_right_as_far_as_it_says():
     dyn = ms.Dynamics(ms.Weights(V=PUBLISHED), geometry="rescaled")
     for seed in range(4):
@@ -135,6 +136,7 @@ def test_float32_is_right_as_far_as_it_says():
         assert (np.abs(run.x[good] - exact.x[good]) / size).max() < 1e-2
 
 
+@pytest.mark.slow
 def test_overflow_of_z_itself_ends_the_run_with_a_sentence():
     dyn = ms.Dynamics(ms.Weights(V=np.diag([1.0, -1.0])), geometry="rescaled")
     run = ms.simulate(dyn, ms.initial.cube(6, 2), t=1000.0, save=11, method="tsit5")

@@ -99,6 +99,7 @@ if __name__ == "__main__":
     assert stopped[2 : 2 + parts] == first
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(tmp_path, log):
     out = tmp_path / "out"
     code = "import metastable.experiments.reproducing as r, metastable.cli as c, sys\n"
@@ -130,6 +131,7 @@ def _wait(ready, seconds=60.0):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused(tmp_path, log):
     out = tmp_path / "out"
     quick(["good"], out, jobs=1)
@@ -185,6 +187,7 @@ def test_bad_input_is_one_sentence(words, sentence, fakes, capsys, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_command_line(fakes, log, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["reproduce", "good", "other", "--quick", "--json"]) == 0

@@ -24,6 +24,7 @@ def statuses(report):
     return {c.name: c.verdict.status for c in report.claims if c.verdict is not None}
 
 
+@pytest.mark.slow
 def test_identity_goes_to_a_polytope():
     report = check(Weights(V=np.eye(2)), TOKENS)
     assert statuses(report) == {"Theorem 3.1": "holds", "Theorem 5.1": "holds"}
