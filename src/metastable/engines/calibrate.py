@@ -147,10 +147,9 @@ def _best(runs: Mapping[Key, Callable[[], object]], enough: float = 0.05) -> dic
     best, started = dict.fromkeys(runs, np.inf), time.perf_counter()
     while np.inf in best.values() or time.perf_counter() - started < enough * len(runs):
         for key, run in runs.items():
-            clock, worked = time.perf_counter(), time.process_time()
+            clock = time.perf_counter()
             run()
-            # on a busy machine the clock runs on while others work; the time that we worked does not
-            best[key] = min(best[key], time.perf_counter() - clock, max(time.process_time() - worked, 1e-7))
+            best[key] = min(best[key], time.perf_counter() - clock)
     return best
 
 
@@ -232,13 +231,12 @@ def _lanes() -> Costs:
     # One run first: threads that have just worked spin on for a while. A small run of the dense engine in between tells
     # by how much the machine is slower now than when that engine was measured, so that the two stay comparable.
     dense = 64**2 * (coefficient("dense_pair") + 6 * coefficient("dense_coordinate")) + coefficient("dense_call")
-    for name in 2 * ("lane_alone", "lane"):  # twice, and the quicker counts: the first second of a process is slow
+    for name in ("lane_alone", "lane"):
         count = counts[name]
         times = _best({d: runs[name, d] for d in sizes} | {"dense": _dense_steps(64, 3)})
         slower = times["dense"] / (_DENSE_STEPS * 4 * dense)
         line = _line(*(times[d] / (slower * count * n * n * steps) for d in sizes), *(2.0 * d for d in sizes))
-        if sum(line) < found.get(f"{name}_pair", np.inf) + found.get(f"{name}_coordinate", 0.0):
-            found[f"{name}_pair"], found[f"{name}_coordinate"] = line
+        found[f"{name}_pair"], found[f"{name}_coordinate"] = line
     return found
 
 
