@@ -279,9 +279,8 @@ def _dense() -> Costs:
     each = {case: times[case] / (_DENSE_STEPS * 4) for case in cases}  # seconds per evaluation
     pair, coordinate = _line(*(each[case] / 192**2 for case in cases[1:]), *(2.0 * d for _, d in cases[1:]))
     call = max(0.0, each[16, 3] - 16**2 * (pair + 6 * coordinate))
-    return {
-        "dense_call": call, "dense_pair": pair, "dense_coordinate": coordinate, "callback": times["callback"] / 8
-    }  # fmt: skip
+    back = times["callback"] / 8
+    return {"dense_call": call, "dense_pair": pair, "dense_coordinate": coordinate, "callback": back}
 
 
 def _ready(function: Callable[[], Any]) -> None:

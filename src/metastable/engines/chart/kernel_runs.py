@@ -15,7 +15,6 @@ from metastable.engines.chart.basis import Chart, quiet_product
 from metastable.engines.chart.kernel_steps import run
 from metastable.engines.simd.threads import cores, pieces, share
 
-
 _SHARED = 2**16  # numbers from which waking another core pays
 
 
