@@ -167,7 +167,7 @@ def test_masks_by_layer(folder_of):
 # rows with an entry that a family does not do exactly, and a word of the sentence that says so
 REFUSED = {
     "bloom": ({"apply_residual_connection_post_layernorm": True}, "adds to normed tokens"),
-    "olmo": ({"clip_qkv": 1.0}, "clips queries, keys and values"),
+    "olmo": ({"clip_qkv": 1.0}, "clips its queries, keys and values"),
     "bert": ({"hidden_act": "mish"}, "activation 'mish'"),
 }
 
