@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.attention_masks import mask_of
 from metastable.models.families import FAMILIES
 from metastable.models.images import sides
 from metastable.models.model import Given, See, check_layers
@@ -99,7 +100,7 @@ class GenericModel(ModuleModel):
         states, maps = self._outputs(self._example())
         seen = [(A[0] > 0).any(0).cpu().numpy() for A in maps]  # (n, n): in some head
         heads = int(maps[0].shape[1]) if maps else 0
-        return _Shape(len(states) - 1, heads, int(states[0].shape[-1]), tuple(_mask(one) for one in seen))
+        return _Shape(len(states) - 1, heads, int(states[0].shape[-1]), tuple(mask_of(one) for one in seen))
 
     def _example(self) -> Given:
         """Something to try the model on: tokens beyond its window, a grey picture, a moment of silence."""
@@ -143,17 +144,3 @@ class GenericModel(ModuleModel):
         whole = (1, maps[0].shape[1], shape[1], shape[1]) if maps and maps[0].ndim == 4 else None
         usable = len(maps) == len(states) - 1 and all(A.shape == whole for A in maps)
         return states, maps if usable else ()
-
-
-def _mask(seen: np.ndarray) -> str:
-    """The mask behind which tokens j are seen by which tokens i, (n, n), as far as n tokens show it.
-
-    >>> _mask(np.tri(5, dtype=bool)), _mask(np.tri(5, k=1, dtype=bool) & np.tri(5, k=1, dtype=bool).T)
-    ('causal', 'window(1)')
-    """
-    n = len(seen)
-    i, j = np.nonzero(seen)
-    back, ahead = int((i - j).max(initial=0)), int((j - i).max(initial=0))
-    if ahead == 0 and n > 1:
-        return "causal" if back == n - 1 else f"window({back}, causal)"
-    return f"window({back})" if back == ahead < n - 1 else "full"
