@@ -28,7 +28,7 @@ def unknown_kinds():
         ),
         "ministral": tf.MinistralModel(
             tf.MinistralConfig(
-                **sizes, **WIDE, num_key_value_heads=2, sliding_window=4,
+                **sizes, **WIDE, num_key_value_heads=2, head_dim=4, sliding_window=4,
                 layer_types=["sliding_attention", "full_attention", "sliding_attention"],
             )
         ),
