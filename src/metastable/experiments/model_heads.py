@@ -13,7 +13,7 @@ from metastable.models.agreement import adjusted_rand
 from metastable.models.heads import Heads, correlation, cut, grouped, merged
 from metastable.models.probe import probe
 from metastable.models.stream import stream
-from metastable.models.token_figures import TOKENS_SHOWN, plain_word
+from metastable.models.head_figures import TOKENS_SHOWN, plain_word
 from metastable.plots import heatmap
 from metastable.plots.colours import cycle
 from metastable.plots.style import INK, new_figure, one_axes, paper
