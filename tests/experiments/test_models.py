@@ -156,11 +156,12 @@ def test_groups_of_heads_are_told_from_none() -> None:
     none = rng.standard_normal((6, 8, 500))
     params = model_heads.Params(instances=8, others=())
     for maps, status in ((clear, "holds"), (none, "fails")):
-        centred = maps - maps.mean(axis=2, keepdims=True)  # (heads, folds, entries)
+        each = np.stack([np.corrcoef(maps[:, fold]) for fold in range(8)])  # (folds, heads, heads)
         data = {
-            "count": np.full((2, 8), 500.0),
-            "mean": np.stack([maps.mean(axis=2).T] * 2),
-            "moment": np.stack([np.einsum("afe,bfe->fab", centred, centred)] * 2),
+            "total": np.stack([each] * 2),
+            "count": np.ones((2, 8, 6, 6)),
+            "null": np.zeros((2, 6, 6)),
+            "noise": np.full((2, 6, 6), 8 / 500),
             "layer": np.array([1, 2]),
         }
         assert model_heads._groups(params, data)[0].status == status
@@ -170,7 +171,7 @@ def test_a_sink_is_judged_against_its_baseline() -> None:
     rng = np.random.default_rng(0)
     mass = 0.3 + 0.01 * rng.standard_normal((10, 2, 4))
     for baseline, status in ((0.05, "holds"), (0.25, "fails")):
-        found = model_heads._sink("m", {"m/mass": mass, "m/position": np.full(10, baseline)})
+        found = model_heads._sink("m", {"m/mass": mass, "m/position": np.full((10, 2), baseline)})
         assert found[0].status == status
 
 
