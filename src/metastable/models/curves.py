@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from metastable.models.depth_axis import DASHED, by_layer, by_state, legend
-from metastable.models.study import Study
+from metastable.models.study_record import Study
 from metastable.plots.style import COLUMN, INK, PALETTE, SOFT, new_figure, paper
 
 if TYPE_CHECKING:
     import xarray
 
-CONTROLS = {"init": "fresh weights", "shuffle": "shuffled weights", "tokens": "random tokens"}
+SHORT = {"init": "fresh weights", "shuffle": "shuffled weights", "tokens": "random tokens"}
 LINKED = 0.9  # the cosine above which tokens are one cluster, in sentences and in these pictures
 Values = Callable[["Source"], "xarray.DataArray | None"]
 
@@ -43,7 +43,7 @@ def sources(study: Study, label: str = "") -> list[Source]:
     for name in () if beside is None else map(str, beside.similarity.control.values):
         assert beside is not None
         data = [d if d is None else d.sel(control=name) for d in (beside.similarity, beside.heads, beside.sinks)]
-        words = CONTROLS.get(name, name)
+        words = SHORT.get(name, name)
         found.append(Source(f"{label}, {words}" if label else words, *data, depth, name))
     return found
 
@@ -86,7 +86,9 @@ def group_curves(shown: Sequence[Source]) -> Figure:
     """How clear the groups of heads are, and whether other texts show the same; dots where both are enough."""
     figure = new_figure(COLUMN, 3.6)
     panels = figure.subplots(2, 1, sharex=True)
-    for panel, name, words in zip(panels, ("silhouette", "stability"), ("silhouette", "found again in\nother texts (ARI)")):
+    for panel, name, words in zip(
+        panels, ("silhouette", "stability"), ("silhouette", "found again in\nother texts (ARI)")
+    ):
         _draw(panel, shown, lambda s, n=name: None if s.heads is None else s.heads[n])  # type: ignore[misc]
         for k, source in enumerate(shown):
             if source.heads is not None and not source.control:

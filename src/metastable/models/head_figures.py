@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from metastable.models.depth_axis import DASHED, by_layer, layer_head_map, legend
-from metastable.models.study import Study
+from metastable.models.study_record import Study
 from metastable.plots import heatmap
 from metastable.plots.style import COLUMN, INK, PALETTE, SOFT, footnote, new_figure, one_axes, paper
 

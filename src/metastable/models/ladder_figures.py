@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from metastable.models.depth_axis import DASHED, by_state, legend
 from metastable.models.parts_alone import WAYS, effects
-from metastable.models.study import Study
+from metastable.models.study_record import Study
 from metastable.models.token_distances import DISTANCES, over_texts
 from metastable.plots.style import COLUMN, INK, PALETTE, RED, SOFT, new_figure, one_axes, paper
 

@@ -1,8 +1,9 @@
-"""`metastable model` from its settings to a finished folder: the study, its pictures, its page."""
+"""`metastable model` from its settings to a finished folder: the study, its pictures, its film, its page."""
 
 from pathlib import Path
 
-from metastable.models.page import page
+from metastable.models.depth_film import film
+from metastable.models.page import FILM, page
 from metastable.models.study import Study, measuring, purpose, read
 from metastable.models.study_figures import every_picture
 from metastable.models.study_settings import Settings, check_settings
@@ -46,10 +47,12 @@ def publish(made: Study) -> Path:
 
 
 def _draw(made: Study, report: Report) -> None:
-    """Every picture that is not there yet."""
-    pictures = every_picture(made)
-    for k, (name, draw) in enumerate(pictures.items()):
+    """Every picture that is not there yet, and the film."""
+    pictures, home = every_picture(made), made.folder / "figures"
+    for k, (name, picture) in enumerate(pictures.items()):
         report(Progress("pictures", k / len(pictures), name))
-        path = made.folder / "figures" / f"{name}.svg"
-        if not path.exists():
-            save_figure(draw(), path, dpi=150.0)
+        if not (home / f"{name}.svg").exists():
+            save_figure(picture.draw(), home / f"{name}.svg", dpi=150.0)
+    if not (home / FILM).exists():
+        report(Progress("film", None, FILM))
+        film(made, home / FILM)

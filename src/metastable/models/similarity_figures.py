@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from metastable.models.depth_axis import CAUTION, DASHED, by_state, legend, some_layers
-from metastable.models.study import Study
+from metastable.models.study_record import Study
 from metastable.plots import histograms
 from metastable.plots.style import PALETTE, SOFT, footnote, one_axes, paper
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.controls import chosen
 from metastable.models.model import Model
 from metastable.models.texts import default_corpus, texts
 
@@ -24,21 +25,24 @@ class Settings:
     head: int = 0
     part: str = "encoder"
     longest: int = 1024
+    control: tuple[str, ...] = ()
+    control_seeds: int = 3
 
 
 def check_settings(settings: Settings) -> None:
     """Refuse numbers that no model can meet."""
-    for name in ("layers", "limit", "longest"):
+    for name in ("layers", "limit", "longest", "control_seeds"):
         value = getattr(settings, name)
         if value is not None and value < 1:
-            raise InputError(f"{name} must be a whole number >= 1, not {value}.")
+            raise InputError(f"{name.replace('_', '-')} must be a whole number >= 1, not {value}.")
     if settings.head < 0:
         raise InputError(f"head must be a whole number >= 0, not {settings.head}.")
+    chosen(settings.control)
 
 
 def check_head(settings: Settings, model: Model) -> None:
     """Refuse a head that the model does not have."""
-    if settings.head >= model.heads:
+    if model.heads and settings.head >= model.heads:
         raise InputError(f"{model.name!r} has heads 0 to {model.heads - 1}, not {settings.head}.")
 
 

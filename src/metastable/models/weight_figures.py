@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from metastable.models.depth_axis import layer_head_map, legend
-from metastable.models.study import Study
+from metastable.models.study_record import Study
 from metastable.plots import eigenvalues
 from metastable.plots.style import COLUMN, INK, PALETTE, new_figure, one_axes, paper
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-
 def animate(
     tokens: Movable,
     path: str | os.PathLike[str],
