@@ -4,14 +4,25 @@
 | --- | --- |
 | frozen tokens | those of the embedded text, at every layer: tokens that do not move at all |
 | one point | all 1: every token in one place |
-| best constant | c for every pair of different tokens: one c for the whole model, all its texts and its layers 1 to the last, that brings the distance, averaged by the one rule, to its least value; each distance has its own c |
+| best constant | c for every pair of different tokens |
+
+The best constant is one number for the whole model, all texts and layers 1 to the last, chosen so that the distance,
+averaged by the one rule, is least; each distance has its own.
 """
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metastable.models.token_distances import DISTANCES, distances, over_texts, pair_distance, pairs, rand_index
+from metastable.models.token_distances import (
+    DISTANCES,
+    distances,
+    over_layers,
+    over_texts,
+    pairs,
+    rand_index,
+    told_apart,
+)
 
 if TYPE_CHECKING:
     import xarray
@@ -95,43 +106,44 @@ def verdict(climbed: "xarray.Dataset", beside: "xarray.Dataset") -> list[str]:
     """
     last = int(climbed.rung.max())
     rungs = [int(k) for k in climbed.rung.values if int(k) != last]
-    return [_sentence(climbed, beside.sel(baseline=name), name, rungs) for name in beside.baseline.values] if rungs else []
+    names = [str(name) for name in beside.baseline.values] if rungs else []
+    return [_sentence(climbed, beside.sel(baseline=name), name, rungs) for name in names]
 
 
 def compared(rung: "xarray.Dataset", baseline: "xarray.Dataset") -> int:
     """-1 where a rung is nearer to the model than a baseline in both distances, 1 where farther in both, else 0."""
-    signs = {
-        told_apart((over_layers(rung[name]) - over_layers(baseline[name])).values) for name in DISTANCES
-    }
+    signs = {told_apart((over_layers(rung[name]) - over_layers(baseline[name])).values) for name in DISTANCES}
     return signs.pop() if len(signs) == 1 else 0
+
+
+_SUBJECTS = {
+    "frozen tokens": ("tokens that do not move at all", "are"),
+    "one point": ("all tokens in one point", "are"),
+    "best constant": ("the best constant cosine", "is"),
+}
 
 
 def _sentence(climbed: "xarray.Dataset", baseline: "xarray.Dataset", name: str, rungs: list[int]) -> str:
     signs = {k: compared(climbed.sel(rung=k), baseline) for k in rungs}
-    means = {k: [float(over_texts(climbed[d].sel(rung=k))[0]) for d in DISTANCES] for k in rungs}
-    own = [float(over_texts(baseline[d])[0]) for d in DISTANCES]
-    many = name == "frozen tokens"
-    subject = {"frozen tokens": "Tokens that do not move at all", "one point": "All tokens in one point"}.get(
-        name, f"The best constant (c = {float(baseline['constant'].sel(distance=DISTANCES[0])):.2f})"
-    )
-    numbers = f"Gram distance {own[0]:.2f}, Wasserstein {own[1]:.2f}"
+    subject, verb = _SUBJECTS[name]
+    own = _numbers(baseline)
     if set(signs.values()) == {1}:
-        best = min(rungs, key=lambda k: means[k][0])
-        verb = "are" if many or name == "one point" else "is"
+        best = min(rungs, key=lambda k: float(over_texts(climbed[DISTANCES[0]].sel(rung=k))[0]))
         return (
-            f"{subject} {verb} nearer to the model than every rung below the exact network, in both distances "
-            f"({numbers}; the best of them, rung {best}: {means[best][0]:.2f}, {means[best][1]:.2f})."
+            f"{subject[0].upper()}{subject[1:]} {verb} nearer to the model than every rung below the exact network, in "
+            f"both distances ({own}; the best of them, rung {best}: {_numbers(climbed.sel(rung=best))})."
         )
-    said = [
-        (f"{_listed(which)} nearer to the model in both distances", which) for which in [[k for k in rungs if signs[k] == -1]]
-    ]
-    said += [(f"{_listed(which)} farther in both", which) for which in [[k for k in rungs if signs[k] == 1]]]
-    said += [(f"{_listed(which)} not told apart", which) for which in [[k for k in rungs if signs[k] == 0]]]
-    return f"Against {subject[0].lower()}{subject[1:]} ({numbers}), {'; '.join(text for text, which in said if which)}."
+    words = {-1: "nearer to the model in both distances", 1: "farther in both", 0: "not told apart by both"}
+    which = {sign: [k for k in rungs if signs[k] == sign] for sign in words}
+    said = [f"{_listed(which[sign])} {word}" for sign, word in words.items() if which[sign]]
+    return f"Against {subject} ({own}), {'; '.join(said)}."
+
+
+def _numbers(system: "xarray.Dataset") -> str:
+    gram, pair = (float(over_texts(system[name])[0]) for name in DISTANCES)
+    return f"Gram distance {gram:.2f}, Wasserstein {pair:.2f}"
 
 
 def _listed(rungs: list[int]) -> str:
-    if not rungs:
-        return ""
     one = len(rungs) == 1
     return f"rung{'' if one else 's'} {', '.join(map(str, rungs))} {'is' if one else 'are'}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp, register
-from metastable.equation.blocks import Block, Scale
+from metastable.equation.blocks import Block
 from metastable.equation.dynamics import Dynamics
 from metastable.models.families import BlockWeights
 from metastable.models.model import Model

@@ -61,9 +61,9 @@ def folded(block: BlockWeights) -> Maps:
     (9, 64, 576)
     """
     norm = block.attention_norm if reads_normed(block) else None
-    (Q, q_bias), (K, k_bias), (V, v_bias) = (
-        _through(W, bias, norm) for W, bias in ((block.Q, block.q_bias), (block.K, block.k_bias), (block.V, block.v_bias))
-    )
+    Q, q_bias = _through(block.Q, block.q_bias, norm)
+    K, k_bias = _through(block.K, block.k_bias, norm)
+    V, v_bias = _through(block.V, block.v_bias, norm)
     return Maps(Q, K, V, block.O, q_bias, k_bias, v_bias, block.o_bias, block.scale)
 
 

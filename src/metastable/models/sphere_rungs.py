@@ -8,10 +8,11 @@ gain and centring C folded into the maps (``metastable.models.folding``), both a
     s = r                                     order "post": the token as it is,
     s = sqrt(d) r / sqrt(a^2 + d eps)         otherwise: x over the root mean square of C x, a the median of |C x|,
 
-so queries, keys and values are Q s y + q, K s y + k and V s y + v. The layer's step x + sum_j A_ij O (V s y_j + v) + o
+so queries, keys and values are s Q y + q, s K y + k and s V y + v. The layer's step x + sum_j A_ij O (s V y_j + v) + o
 with x = r y has the direction of
 
-    y + (1/r) ( sum_h sum_j A^h_ij O_h (s V_h y_j + v_h) + o ),     A^h = softmax( scale <s Q_h y_i + q_h, s K_h y_j + k_h> ),
+    y_i + (1/r) ( sum_h sum_j A^h_ij O_h (s V_h y_j + v_h) + o ),
+    A^h = softmax( scale <s Q_h y_i + q_h, s K_h y_j + k_h> ),
 
 which is put back on the sphere. To first order in 1/r the particle moves by the part of attention that is tangent at
 y, divided by r: long tokens turn slowly. In a post-norm model s = r, and O V moves particles as it stands.
@@ -24,8 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.backend import register
-from metastable.equation.blocks import Block, RMSNorm
-from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.models.families import BlockWeights
 from metastable.models.folding import folded, reads_normed
@@ -65,11 +64,13 @@ def read_length(block: BlockWeights, length: Length) -> float:
     return float(np.sqrt(d) * length.token / np.sqrt(inside**2 + d * norm.eps))
 
 
-def sphere_weights(block: BlockWeights, length: Length, heads: slice = slice(None), biases: bool = True) -> Weights:
-    """The maps of one layer for particles on the unit sphere."""
+def sphere_weights(
+    block: BlockWeights, length: Length, scale: float = 1.0, heads: slice = slice(None), biases: bool = True
+) -> Weights:
+    """The maps of one layer for particles on the unit sphere; queries are multiplied by ``scale`` besides."""
     maps, s, r = folded(block), read_length(block, length), length.token
     found: dict[str, Any] = {
-        "Q": s * maps.Q[heads],
+        "Q": scale * s * maps.Q[heads],
         "K": s * maps.K[heads],
         "V": s * maps.V[heads],
         "O": maps.O[heads] / r,
@@ -77,7 +78,7 @@ def sphere_weights(block: BlockWeights, length: Length, heads: slice = slice(Non
     if biases:
         for name in ("q_bias", "k_bias", "v_bias"):
             bias = getattr(maps, name)
-            found[name] = None if bias is None else bias[heads]
+            found[name] = None if bias is None else (scale if name == "q_bias" else 1.0) * bias[heads]
         found["o_bias"] = None if maps.o_bias is None else maps.o_bias / r
     return Weights(**found)
 

@@ -57,12 +57,11 @@ def distances(G: np.ndarray, H: np.ndarray) -> dict[str, np.ndarray]:
 
 def rand_index(G: np.ndarray, H: np.ndarray, threshold: float) -> np.ndarray:
     """Adjusted Rand index (texts,) of the clusters that cosines above ``threshold`` link; nan where G is."""
-    return np.array(
-        [
-            adjusted_rand(cluster_labels(g, threshold), cluster_labels(h, threshold)) if np.isfinite(g).all() else np.nan
-            for g, h in zip(G, H)
-        ]
-    )
+    return np.array([_rand_index(g, h, threshold) if np.isfinite(g).all() else np.nan for g, h in zip(G, H)])
+
+
+def _rand_index(g: np.ndarray, h: np.ndarray, threshold: float) -> float:
+    return adjusted_rand(cluster_labels(g, threshold), cluster_labels(h, threshold))
 
 
 # --- the averaging rule -------------------------------------------------------------------------------------------
