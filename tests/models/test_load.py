@@ -182,7 +182,9 @@ def test_hub_out_of_reach(name, monkeypatch):
         raise ConnectionError("Name or service not known")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
-    with pytest.raises(InputError, match="no model hub can be reached .* reactions-albert, minilm, smollm2, title-t5"):
+    with pytest.raises(
+        InputError, match="no model hub can be reached .* reactions-albert, .*minilm, smollm2, title-t5"
+    ):
         load(name)
 
 
@@ -195,69 +197,6 @@ def test_t5_halves(folders):
         np.testing.assert_allclose(model.block(1).Q.reshape(-1, 16), expected, rtol=1e-6)
     with pytest.raises(InputError, match="did you mean 'decoder'"):
         load(folders["t5"], part="decode")
-
-
-def write_gguf(path, model):
-    """A small Llama as a GGUF file, with the format's own order of rotary pairs."""
-    import gguf
-
-    config, state = model.config, {k: v.detach().numpy() for k, v in model.state_dict().items()}
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    from metastable.models.gguf_file import _LAYER, _WHOLE
-
-    names = dict(_WHOLE) | {
-        f"blk.{i}.{k}": f"layers.{i}.{v}" for i in range(config.num_hidden_layers) for k, v in _LAYER.items()
-    }
-    for name, key in names.items():
-        if key not in state:
-            continue
-        array = state[key]
-        if ".attn_q." in name or ".attn_k." in name:
-            heads = config.num_attention_heads if ".attn_q." in name else config.num_key_value_heads
-            array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
-        writer.add_tensor(name, np.ascontiguousarray(array))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def test_gguf(tmp_path):
-    import torch
-
-    model = build("llama")
-    write_gguf(tmp_path / "m.gguf", model)
-    for name in (tmp_path, tmp_path / "m.gguf"):
-        read = load(name)
-        with torch.no_grad():
-            expected, found = (m(torch.tensor([IDS])).last_hidden_state for m in (model, read.stack))
-        torch.testing.assert_close(found, expected)
-    data = (tmp_path / "m.gguf").read_bytes()
-    for size in (10, 300, len(data) - 50):
-        (tmp_path / "m.gguf").write_bytes(data[:size])
-        with pytest.raises(InputError, match="truncated"):
-            load(tmp_path / "m.gguf")
-    (tmp_path / "m.gguf").write_bytes(data.replace(b"llama.embedding_length", b"llama.embedding_lengtx"))
-    with pytest.raises(InputError, match="altered or incomplete"):
-        load(tmp_path / "m.gguf")
-    (tmp_path / "m.gguf").write_bytes(b"GGML" + data[4:])
-    with pytest.raises(InputError, match="not a GGUF file"):
-        load(tmp_path / "m.gguf")
-
-
-@pytest.mark.slow
-@pytest.mark.network
-def test_smollm2_splits_digits():
-    tokenizer = load("smollm2").tokenizer
-    assert tokenizer.words(tokenizer.encode("In 1984, ...")) == ["In", "␣", "1", "9", "8", "4", ",", "..."]
 
 
 def test_reach_says_why_without_loading(

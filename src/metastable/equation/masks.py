@@ -141,7 +141,14 @@ class _Layers:
         here = jnp.asarray(which)[jnp.floor(layer).astype(int) % len(which)]
         return Mask(lambda i, j: jnp.stack([_seen(mask, i, j) for mask in distinct])[here], name="layer")
 
-    def seen(self, i: Any, j: Any) -> Any:
+
+@dataclass(frozen=True)
+class _Union:
+    """What one mask at least shows."""
+
+    masks: tuple[Mask, ...]
+
+    def __call__(self, i: Any, j: Any) -> Any:
         out = _seen(self.masks[0], i, j)
         for mask in self.masks[1:]:
             out = out | _seen(mask, i, j)
@@ -165,8 +172,7 @@ def by_layer(masks: Sequence["str | Mask | Visible | np.ndarray"], dt: float = 1
     found = tuple(resolve(mask) for mask in masks)
     if any(mask.by_time is not None for mask in found):
         raise InputError("A layer has one mask: by_layer takes masks that do not change themselves.")
-    layers = _Layers(found, float(dt))
-    return Mask(layers.seen, name="; ".join(mask.name for mask in found), by_time=layers)
+    return Mask(_Union(found), name="; ".join(mask.name for mask in found), by_time=_Layers(found, float(dt)))
 
 
 class Table:

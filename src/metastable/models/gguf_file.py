@@ -4,8 +4,10 @@ The library's own way reads the vocabulary four times over, half a minute for a 
 The layout is that of the format's specification, version 3: a header, keyed values, tensor records, aligned data.
 """
 
+import math
 import mmap
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ _WHOLE = {"token_embd.weight": "embed_tokens.weight", "output_norm.weight": "nor
 # configuration: name in the library -> key in the file, after the architecture's name
 _SIZES = {
     "hidden_size": "embedding_length",
+    "head_dim": "attention.key_length",
     "intermediate_size": "feed_forward_length",
     "num_hidden_layers": "block_count",
     "num_attention_heads": "attention.head_count",
@@ -46,6 +49,22 @@ _SIZES = {
     "rms_norm_eps": "attention.layer_norm_rms_epsilon",
 }
 _SUPPORTED = ("llama", "qwen2")
+# settings that would change the equation, with the value that does not
+_USUAL = {
+    "expert_count": 0,
+    "use_parallel_residual": False,
+    "attn_logit_softcapping": 0.0,
+    "attention.causal": True,
+    "attention.scale": 0.0,
+    "attention.clamp_kqv": 0.0,
+    "attention.max_alibi_bias": 0.0,
+    "attention.sliding_window": 0,
+}
+# what is read of the rotary settings; any other that is not zero is refused
+_ROPE = {"dimension_count", "freq_base", "scale_linear", "scaling.finetuned", "scaling.type", "scaling.factor"} | {
+    f"scaling.{key}"
+    for key in ("original_context_length", "attn_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow")
+}
 
 
 @dataclass(frozen=True)
@@ -114,38 +133,83 @@ def _value(data: mmap.mmap, at: int, kind: int) -> tuple[Any, int]:
     return items, at
 
 
-def read_model(path: Path, dtype: Any) -> Any:
-    """The ``transformers`` model of a GGUF file, unpacked to ``dtype``."""
-    import torch
-    from transformers import LlamaConfig, LlamaModel, Qwen2Config, Qwen2Model
-
-    header = read_header(path)
+def read_config(path: Path, header: Header) -> dict[str, Any]:
+    """The library's configuration of the model, ``model_type`` included."""
     kind = header.values.get("general.architecture")
-    if kind not in _SUPPORTED or "rope_freqs.weight" in header.tensors:
+    if kind not in _SUPPORTED:
         raise InputError(f"{path.name} holds a {kind!r} model; of GGUF files only {' and '.join(_SUPPORTED)} are read.")
-    config = (LlamaConfig if kind == "llama" else Qwen2Config)(**_config(header, kind))
-    config._attn_implementation = "eager"
-    with torch.device("meta"):
-        model = (LlamaModel if kind == "llama" else Qwen2Model)(config)
-    model.rotary_emb = type(model.rotary_emb)(config)  # its table is computed, not stored
-    state = {name: torch.from_numpy(array).to(dtype) for name, array in _tensors(path, header, config, kind)}
-    missing = sorted(set(model.state_dict()) - set(state))
-    if missing:
-        raise InputError(f"{path.name} lacks {len(missing)} tensors, {missing[0]} among them.")
-    model.load_state_dict(state, assign=True)
-    return model
-
-
-def _config(header: Header, kind: str) -> dict[str, Any]:
-    values = header.values
-    sizes = {name: values[f"{kind}.{key}"] for name, key in _SIZES.items() if f"{kind}.{key}" in values}
-    theta = float(values.get(f"{kind}.rope.freq_base", 10000.0))
+    values = {key.removeprefix(f"{kind}."): value for key, value in header.values.items()}
+    for key, usual in _USUAL.items():
+        if values.get(key, usual) not in (usual, None):
+            raise InputError(f"{path.name} sets {kind}.{key} = {values[key]!r}, which is not supported.")
+    sizes = {name: values[key] for name, key in _SIZES.items() if key in values}
+    if any(isinstance(value, list) for value in sizes.values()):
+        raise InputError(f"{path.name} holds a model whose layers differ in size, which is not supported.")
+    sizes.setdefault("num_key_value_heads", sizes["num_attention_heads"])
+    width = sizes.setdefault("head_dim", sizes["hidden_size"] // sizes["num_attention_heads"])
     vocabulary = header.tensors["token_embd.weight"][0][0]
-    return sizes | {"vocab_size": vocabulary, "rope_parameters": {"rope_type": "default", "rope_theta": theta}}
+    turns = _rotary(path, header, values, width)
+    return sizes | {"model_type": kind, "vocab_size": vocabulary, "rope_parameters": turns}
 
 
-def _tensors(path: Path, header: Header, config: Any, kind: str) -> Any:
-    """(library's name, float32 array) for every tensor that the library knows."""
+def _rotary(path: Path, header: Header, values: dict[str, Any], width: int) -> dict[str, Any]:
+    """How the file says that queries and keys are turned, in the library's words; what has none is refused.
+
+    The format has ``rope.scaling.type`` with a factor (linear when no type is named), YaRN's numbers, and a tensor
+    ``rope_freqs.weight`` of divisors, one for each pair, in which Llama 3 keeps its scaling.
+    """
+    given = {key.removeprefix("rope."): value for key, value in values.items() if key.startswith("rope.")}
+    if given.get("scaling.yarn_ext_factor", 1.0) in (1.0, -1.0):  # all of the ramp, which is what YaRN means
+        given.pop("scaling.yarn_ext_factor", None)
+    unknown = sorted(key for key, value in given.items() if key not in _ROPE and value not in (0, None))
+    if unknown or given.get("dimension_count", width) != width:
+        key = unknown[0] if unknown else "dimension_count"
+        raise InputError(f"{path.name} sets rope.{key} = {given[key]!r}, which is not supported.")
+    turns = {"rope_theta": float(given.get("freq_base", 10000.0)), "rope_type": "default"}
+    factor = float(given.get("scaling.factor") or given.get("scale_linear") or 1.0)
+    kind = given.get("scaling.type", "linear")
+    if kind not in ("none", "linear", "yarn"):
+        raise InputError(f"{path.name} has rotary scaling of type {kind!r}, which is not supported.")
+    divisors = _divisors(path, header, width)
+    if kind == "yarn" and divisors is None:
+        return turns | _yarn(given, factor, int(values["context_length"]))
+    if divisors is not None and kind != "yarn":  # the library's "longrope" with one table for all texts
+        table = [factor * d for d in divisors] if kind == "linear" else divisors
+        own = {"short_factor": table, "long_factor": table, "factor": 1.0, "attention_factor": 1.0}
+        return turns | own | {"rope_type": "longrope", "original_max_position_embeddings": values["context_length"]}
+    if divisors is not None:
+        raise InputError(f"{path.name} has two kinds of rotary scaling at once, which is not supported.")
+    return turns | ({"rope_type": "linear", "factor": factor} if kind == "linear" and factor != 1.0 else {})
+
+
+def _yarn(given: dict[str, Any], factor: float, longest: int) -> dict[str, Any]:
+    lengthened = 1.0 + 0.1 * math.log(factor) if factor > 1.0 else 1.0
+    more = given.get("scaling.attn_factor", 1.0) * given.get("scaling.yarn_attn_factor", 1.0)
+    return {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": int(given.get("scaling.original_context_length") or longest),
+        "beta_fast": float(given.get("scaling.yarn_beta_fast", 32.0)),
+        "beta_slow": float(given.get("scaling.yarn_beta_slow", 1.0)),
+        "attention_factor": lengthened * more,
+    }
+
+
+def _divisors(path: Path, header: Header, width: int) -> list[float] | None:
+    odd = sorted(name for name in header.tensors if name.startswith("rope_") and name != "rope_freqs.weight")
+    if odd:
+        raise InputError(f"{path.name} holds the tensor {odd[0]}, which is not supported.")
+    if "rope_freqs.weight" not in header.tensors:
+        return None
+    shape, code, offset = header.tensors["rope_freqs.weight"]
+    found = _unpack(np.memmap(path, mode="r"), shape, code, header.start + offset, path.name)
+    if shape != (width // 2,) or not np.all(np.isfinite(found)) or not np.all(found > 0):
+        raise InputError(f"The rotary divisors of {path.name} are not {width // 2} positive numbers.")
+    return [float(d) for d in found]
+
+
+def read_tensors(path: Path, header: Header, config: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """(library's name, float32 array) for every tensor that the library knows, one at a time."""
     raw = np.memmap(path, mode="r")
     for name, (shape, code, offset) in header.tensors.items():
         prefix, _, rest = name.removeprefix("blk.").partition(".")
@@ -153,10 +217,29 @@ def _tensors(path: Path, header: Header, config: Any, kind: str) -> Any:
         if not known:
             continue
         array = _unpack(raw, shape, code, header.start + offset, path.name)
-        if kind == "llama" and rest.startswith(("attn_q.", "attn_k.")):
-            heads = config.num_attention_heads if rest.startswith("attn_q.") else config.num_key_value_heads
-            array = _halves(array, heads)
+        if config["model_type"] == "llama" and rest.startswith(("attn_q.", "attn_k.")):
+            array = _halves(array, config["num_attention_heads" if rest[5] == "q" else "num_key_value_heads"])
         yield known, np.ascontiguousarray(array)
+
+
+def read_model(path: Path, dtype: Any) -> Any:
+    """The ``transformers`` model of a GGUF file, unpacked to ``dtype``."""
+    import torch
+    from transformers import LlamaConfig, LlamaModel, Qwen2Config, Qwen2Model
+
+    header = read_header(path)
+    given = read_config(path, header)
+    config = (LlamaConfig if given["model_type"] == "llama" else Qwen2Config)(**given)
+    config._attn_implementation = "eager"
+    with torch.device("meta"):
+        model = (LlamaModel if given["model_type"] == "llama" else Qwen2Model)(config)
+    model.rotary_emb = type(model.rotary_emb)(config)  # its table is computed, not stored
+    state = {name: torch.from_numpy(array).to(dtype) for name, array in read_tensors(path, header, given)}
+    missing = sorted(set(model.state_dict()) - set(state))
+    if missing:
+        raise InputError(f"{path.name} lacks {len(missing)} tensors, {missing[0]} among them.")
+    model.load_state_dict(state, assign=True)
+    return model
 
 
 def _unpack(raw: np.ndarray, shape: tuple[int, ...], code: int, start: int, file: str) -> np.ndarray:

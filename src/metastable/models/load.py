@@ -133,9 +133,10 @@ def _from_folder(name: str, path: Path, dtype: str, part: str) -> TorchModel | G
 def _folder_tokenizer(folder: Path, kind: str) -> Tokenizer | None:
     """The folder's tokenizer; the library would invent an empty one where there is none."""
     found = [pattern for pattern in _TOKENIZERS if (folder / pattern).is_file()]
-    if kind == "albert" and found == ["vocab.txt"]:  # ALBERT's own has no vocab.txt, but the reactions model does
-        reactions = ">>" in (folder / "vocab.txt").read_text(encoding="utf-8", errors="replace").split("\n")
-        return tokens.smiles(folder / "vocab.txt") if reactions else None
+    if found == ["vocab.txt"] and tokens.reads_smiles(folder / "vocab.txt"):  # the library would split it otherwise
+        return tokens.smiles(folder / "vocab.txt")
+    if kind == "albert" and found == ["vocab.txt"]:  # ALBERT's own tokenizer has no vocab.txt
+        return None
     return read_tokenizer(str(folder), local=True) if found else None
 
 

@@ -25,7 +25,7 @@ def english() -> list[str]:
 
 def default_corpus(name: str) -> str:
     """The corpus a model is measured on when none is named."""
-    return "reactions" if name == "reactions-albert" else "english"
+    return zoo.MODELS[name].corpus if name in zoo.MODELS else "english"
 
 
 def texts(source: str | Path, limit: int | None = None) -> Iterator[str]:

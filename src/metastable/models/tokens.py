@@ -54,13 +54,19 @@ def is_punctuation(piece: str) -> bool:
 
 
 # Atoms in brackets, two-letter halogens, arrows, ring numbers, atoms, bonds, branches and dots: the units of a SMILES
-# string in the order that makes the longest one win, as the reactions model was trained to see them.
+# string in the order that makes the longest one win, as the reaction models were trained to see them.
 _SMILES = re.compile(r"\[[^\]]+\]|Br|Cl|>>|%[0-9]{2}|[BCNOSPFIbcnosp]|[0-9]|[().=#\-+\\/:~@?>*$]")
 _SMILES_STOPS = frozenset({".", ">>", ">"})  # between molecules, and between the sides of a reaction
 
 
+def reads_smiles(vocabulary: Path) -> bool:
+    """True for a ``vocab.txt`` of SMILES units: it has the arrow of a reaction, and no word pieces."""
+    pieces = vocabulary.read_text(encoding="utf-8", errors="replace").splitlines()
+    return ">>" in pieces and not any(piece.startswith("##") for piece in pieces)
+
+
 def smiles(vocabulary: Path) -> Tokenizer:
-    """The reactions model's tokenizer: SMILES units looked up in ``vocab.txt``, between [CLS] and [SEP]."""
+    """The reaction models' tokenizer: SMILES units looked up in ``vocab.txt``, between [CLS] and [SEP]."""
     pieces = tuple(vocabulary.read_text(encoding="utf-8").splitlines())
     index = {piece: i for i, piece in enumerate(pieces)}
     first, last, unknown = index["[CLS]"], index["[SEP]"], index["[UNK]"]

@@ -1,0 +1,198 @@
+"""GGUF files: the library's states from the format's own layout, and no setting passed over in silence."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metastable.errors import InputError
+from metastable.models import load
+from metastable.models.gguf_file import _LAYER, _WHOLE
+from tests.models.conftest import IDS, build
+
+
+def write_gguf(
+    path: Path, model: Any, values: dict[str, Any] | None = None, tensors: dict[str, Any] | None = None
+) -> None:
+    """A small Llama as a GGUF file, with the format's own order of rotary pairs; ``values`` are further settings."""
+    import gguf
+
+    config, state = model.config, {k: v.detach().numpy() for k, v in model.state_dict().items()}
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    for key, value in (values or {}).items():
+        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}
+        add[type(value)](f"llama.{key}", value)
+    for name, array in (tensors or {}).items():
+        writer.add_tensor(name, np.asarray(array, dtype=np.float32))
+    names = dict(_WHOLE) | {
+        f"blk.{i}.{k}": f"layers.{i}.{v}" for i in range(config.num_hidden_layers) for k, v in _LAYER.items()
+    }
+    for name, key in names.items():
+        if key not in state:
+            continue
+        array = state[key]
+        if ".attn_q." in name or ".attn_k." in name:
+            heads = config.num_attention_heads if ".attn_q." in name else config.num_key_value_heads
+            array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
+        writer.add_tensor(name, np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_gguf(tmp_path: Path) -> None:
+    import torch
+
+    model = build("llama")
+    write_gguf(tmp_path / "m.gguf", model)
+    for name in (tmp_path, tmp_path / "m.gguf"):
+        read = load(name)
+        with torch.no_grad():
+            expected, found = (m(torch.tensor([IDS])).last_hidden_state for m in (model, read.stack))
+        torch.testing.assert_close(found, expected)
+    data = (tmp_path / "m.gguf").read_bytes()
+    for size in (10, 300, len(data) - 50):
+        (tmp_path / "m.gguf").write_bytes(data[:size])
+        with pytest.raises(InputError, match="truncated"):
+            load(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").write_bytes(data.replace(b"llama.embedding_length", b"llama.embedding_lengtx"))
+    with pytest.raises(InputError, match="altered or incomplete"):
+        load(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").write_bytes(b"GGML" + data[4:])
+    with pytest.raises(InputError, match="not a GGUF file"):
+        load(tmp_path / "m.gguf")
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_smollm2_splits_digits() -> None:
+    tokenizer = load("smollm2").tokenizer
+    assert tokenizer.words(tokenizer.encode("In 1984, ...")) == ["In", "␣", "1", "9", "8", "4", ",", "..."]
+
+
+# --- rotary scaling -----------------------------------------------------------------------------------------------
+
+LONG = [3 + (7 * i) % 40 for i in range(48)]
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+
+
+def scaled(given: dict[str, Any]) -> Any:
+    """The small Llama with other turns, and weights large enough for them to matter."""
+    import torch
+    import transformers
+
+    plain = build("llama")
+    turns = {"rope_theta": 10000.0, **given}
+    model = transformers.LlamaModel(transformers.LlamaConfig(**(plain.config.to_dict() | {"rope_parameters": turns})))
+    model.load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.self_attn.q_proj.weight.mul_(3.0)
+    return model.eval()
+
+
+def states(model: Any) -> np.ndarray:
+    import torch
+
+    with torch.no_grad():
+        return np.asarray(model(torch.tensor([LONG])).last_hidden_state[0])
+
+
+SCALED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "linear": (
+        {"rope_type": "linear", "factor": 3.0},
+        {"rope.scaling.type": "linear", "rope.scaling.factor": 3.0},
+    ),
+    "linear by default": ({"rope_type": "linear", "factor": 3.0}, {"rope.scaling.factor": 3.0}),
+    "linear, older": ({"rope_type": "linear", "factor": 3.0}, {"rope.scale_linear": 3.0}),
+    "none": ({"rope_type": "default"}, {"rope.scaling.type": "none", "rope.scaling.factor": 3.0}),
+    "yarn": (
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+        {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 16,
+            "rope.scaling.finetuned": True,
+            "rope.scaling.yarn_ext_factor": 1.0,
+        },
+    ),
+    "yarn, all given": (
+        {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "beta_fast": 8.0,
+            "beta_slow": 2.0,
+            "attention_factor": 1.5 * (1.0 + 0.1 * np.log(4.0)),
+        },
+        {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 16,
+            "rope.scaling.yarn_beta_fast": 8.0,
+            "rope.scaling.yarn_beta_slow": 2.0,
+            "rope.scaling.attn_factor": 1.5,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(SCALED))
+def test_rotary_scaling_is_applied(tmp_path: Path, name: str) -> None:
+    given, values = SCALED[name]
+    judge = scaled(given)
+    write_gguf(tmp_path / "m.gguf", judge, values)
+    np.testing.assert_allclose(states(load(tmp_path).stack), states(judge), atol=2e-5)
+    if name != "none":
+        assert np.abs(states(scaled({"rope_type": "default"})) - states(judge)).max() > 1e-2
+
+
+def test_rotary_divisors_are_applied(tmp_path: Path) -> None:
+    """Llama 3's scaling is kept as a tensor of divisors."""
+    judge = scaled({"rope_type": "llama3", **LLAMA3})
+    plain = scaled({"rope_type": "default"}).rotary_emb.inv_freq
+    divisors = (plain / judge.rotary_emb.inv_freq).numpy()
+    assert divisors[-1] > 1.5
+    write_gguf(tmp_path / "m.gguf", judge, {}, {"rope_freqs.weight": divisors})
+    np.testing.assert_allclose(states(load(tmp_path).stack), states(judge), atol=2e-5)
+    twice = scaled({"rope_type": "linear", "factor": 2.0})
+    write_gguf(tmp_path / "m.gguf", twice, {"rope.scaling.factor": 1.0}, {"rope_freqs.weight": [2.0, 2.0]})
+    np.testing.assert_allclose(states(load(tmp_path).stack), states(twice), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "tensors", "sentence"),
+    [
+        ({"rope.scaling.type": "longrope"}, {}, "type 'longrope'"),
+        ({"rope.scaling.type": "of my own"}, {}, "type 'of my own'"),
+        ({"rope.dimension_count": 2}, {}, "rope.dimension_count = 2"),
+        ({"rope.scaling.alpha": 2.0}, {}, r"rope.scaling.alpha = 2\.0"),
+        ({"rope.scaling.yarn_log_multiplier": 0.5}, {}, "yarn_log_multiplier"),
+        ({"rope.scaling.yarn_ext_factor": 0.5}, {}, "yarn_ext_factor"),
+        ({"rope.freq_base_swa": 5.0}, {}, "freq_base_swa"),
+        ({"rope.scaling.type": "yarn", "rope.scaling.factor": 2.0}, {"rope_freqs.weight": [1.0, 2.0]}, "two kinds"),
+        ({}, {"rope_freqs.weight": [1.0, 2.0, 3.0]}, "not 2 positive numbers"),
+        ({}, {"rope_freqs.weight": [1.0, 0.0]}, "not 2 positive numbers"),
+        ({}, {"rope_factors_long.weight": [1.0, 2.0]}, "rope_factors_long"),
+        ({"attention.sliding_window": 8}, {}, "attention.sliding_window = 8"),
+        ({"attention.causal": False}, {}, "attention.causal = False"),
+        ({"expert_count": 4}, {}, "expert_count = 4"),
+    ],
+)
+def test_what_cannot_be_applied_is_refused(
+    tmp_path: Path, values: dict[str, Any], tensors: dict[str, Any], sentence: str
+) -> None:
+    write_gguf(tmp_path / "m.gguf", build("llama"), values, tensors)
+    with pytest.raises(InputError, match=sentence) as error:
+        load(tmp_path)
+    assert "\n" not in str(error.value)
