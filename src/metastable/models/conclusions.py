@@ -6,22 +6,24 @@ from typing import Any
 from metastable.models import baselines, control_sentences, parts_alone
 from metastable.models.depth_axis import some_layers
 from metastable.models.phrases import after, listed, percent, two
-from metastable.models.study_numbers import LINKED, SINK, SPIKE, at_states, key_numbers, states
+from metastable.models.study_numbers import SINK, at_states, key_numbers, states
 from metastable.models.study_record import Study
 from metastable.models.token_distances import RULE
+from metastable.models.token_shapes import RULE as SHAPE_RULE
+from metastable.models.token_shapes import SPIKE, shape
 
-ONE_POINT, NONE, MANY, SMALL = 0.9, 0.05, 2.0, 0.25  # as in the experiment model-controls
 _STEP = 0.1  # Gram distance of layers and ODE below which a layer counts as a small step
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding: a name for links, what was found, sentences with its numbers, and names of pictures."""
+    """One finding: a name for links, what was found, its numbers, names of pictures, and the rule it was judged by."""
 
     name: str
     headline: str
     sentences: tuple[str, ...]
     pictures: tuple[str, ...] = ()
+    rule: str = ""
 
 
 def findings(study: Study) -> list[Finding]:
@@ -31,8 +33,8 @@ def findings(study: Study) -> list[Finding]:
 
 
 def sentences(study: Study) -> list[str]:
-    """Headline and sentences of every finding, one after another."""
-    return [" ".join([found.headline, *found.sentences]) for found in findings(study)]
+    """A summary: the headline of every finding and its first sentence."""
+    return [" ".join([found.headline, *found.sentences[:1]]) for found in findings(study)]
 
 
 def timing(study: Study) -> str:
@@ -48,39 +50,22 @@ def timing(study: Study) -> str:
 
 # --- tokens -------------------------------------------------------------------------------------------------------
 
+_SAID = {
+    "one point": "Tokens are in one point {where}.",
+    "many small clusters": "Beside the direction that all share, different tokens form many small clusters {where}.",
+    "no clusters": "Beside the direction that all share, different tokens form no clusters {where}.",
+    "some tokens together": "Some different tokens are together {where}, in neither one point nor many small clusters.",
+    "nothing to compare": "No text has two tokens to compare.",
+}
+
 
 def _tokens(study: Study) -> Finding:
-    pictures = ("cosines-raw", "cosines-centred", "similarity")
-    if at_states(study, "mean_cosine", "raw")["0"] is None:
-        return Finding("similarity", "No text has two tokens to compare.", ())
-    said = [_means(study), _clusters(study), _spike(study), *control_sentences.on_tokens(study)]
-    rule = (
-        f"Clusters are tokens linked by cosines above {LINKED:g}. One point: the largest holds at least "
-        f"{percent(ONE_POINT)} of a text's tokens; many small clusters: at least {MANY:g} in a text that hold "
-        f"different tokens, the largest at most {percent(SMALL)} of the tokens; none: at most {percent(NONE)} of the tokens "
-        "are in such clusters."
-    )
-    return Finding("similarity", _shape(study), (*said, rule), pictures)
-
-
-def _shape(study: Study) -> str:
-    """What the tokens form at the trained depth, by the rule that is printed below it."""
-    state = study.trained
-    largest, apart = (_at(study, "largest_cluster", kind, state) for kind in ("raw", "centred"))
-    share, count = _at(study, "mixed_share", "centred", state), _at(study, "mixed_clusters", "centred", state)
-    where = after(state)
-    if largest >= ONE_POINT:
-        return f"Tokens are in one point {where}."
-    if count >= MANY and apart <= SMALL:
-        return f"Different tokens form many small clusters {where}."
-    if share <= NONE:
-        return f"Different tokens form no clusters {where}, beside the direction that all share."
-    return f"Some different tokens are together {where}, in neither one point nor many small clusters."
-
-
-def _at(study: Study, name: str, kind: str, state: int) -> float:
-    value = at_states(study, name, kind)[str(state)]
-    return float("nan") if value is None else value
+    found = shape(study.similarity.sel(layer=study.trained))
+    headline = _SAID[found].format(where=after(study.trained))
+    if found == "nothing to compare":
+        return Finding("similarity", headline, ())
+    said = (_means(study), _clusters(study), _spike(study), *control_sentences.on_tokens(study))
+    return Finding("similarity", headline, said, ("cosines-raw", "cosines-centred", "similarity"), SHAPE_RULE)
 
 
 def _means(study: Study) -> str:
@@ -91,12 +76,12 @@ def _means(study: Study) -> str:
 
 def _clusters(study: Study) -> str:
     said = []
-    for state in states(study):
-        most = _at(study, "largest_cluster", "raw", state)
-        shares = [_at(study, "mixed_share", kind, state) for kind in ("raw", "centred")]
+    for state in sorted({study.trained, study.last}):
+        most = at_states(study, "largest_cluster", "raw")[str(state)]
+        raw, centred = (at_states(study, "mixed_share", kind)[str(state)] for kind in ("raw", "centred"))
         said.append(
-            f"{after(state)} the largest cluster holds {percent(most)} of a text's tokens, and {percent(shares[0])} are "
-            f"in clusters of different tokens ({percent(shares[1])} beside the mean direction)"
+            f"{after(state)} the largest cluster holds {percent(most)} of a text's tokens, and {percent(raw)} are in "
+            f"clusters of different tokens (centred {percent(centred)})"
         )
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
@@ -127,11 +112,11 @@ def _heads(study: Study, n: dict[str, Any]) -> Finding:
     else:
         headline = f"Heads form groups in none of the {layers} layers."
         where = f"Layer {n['grouped_layer']} comes nearest ({numbers})."
-    said = (where, str(study.heads.attrs["rule"]), *control_sentences.on_heads(study))
+    said = (where, *control_sentences.on_heads(study))
     shown = f"correlation-{some_layers(0, len(study.heads.layer) - 1, layers - 1, 3)[-1]}"
     if found:
         shown = f"correlation-{n['grouped_layer']}"
-    return Finding("heads", headline, said, ("groups", shown))
+    return Finding("heads", headline, said, ("groups", shown), str(study.heads.attrs["rule"]))
 
 
 def _sinks(study: Study, n: dict[str, Any]) -> Finding:
@@ -147,9 +132,9 @@ def _sinks(study: Study, n: dict[str, Any]) -> Finding:
         f"The strongest head (layer {n['sink_layer']}, head {n['sink_head']}) pays it {percent(n['sink'])} of its "
         f"attention, {times:.1f} times what evenly spread attention would."
     )
-    rule = f"A sink is what gets at least {percent(SINK)} of a head's attention in the mean over tokens and texts."
-    said = (strongest, *_classes(study), rule, *control_sentences.on_sinks(study))
-    return Finding("sinks", headline, said, ("sinks", "sink-map"))
+    rule = f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts; layers beyond the trained ones do not count."
+    said = (strongest, *control_sentences.on_sinks(study), *_classes(study))
+    return Finding("sinks", headline, said, ("sinks", "sink-map"), rule)
 
 
 def _classes(study: Study) -> list[str]:
@@ -191,24 +176,34 @@ def _theory(study: Study, n: dict[str, Any]) -> Finding:
     if study.ladder is None or study.baselines is None:
         return Finding("ladder", "There is no ladder.", (study.absent("ladder"),))
     said = [_exactness(n), *baselines.verdict(study.ladder, study.baselines)]
-    said.append(f"Distances are averaged over states 1 to the last, then over texts; {RULE}.")
-    if n["step_error"] is not None:
-        small = "less" if n["step_error"] < _STEP else "more"
-        said.append(
-            f"On the sphere layers and their ODE part by up to {two(n['step_error'])} (Gram distance), {small} than "
-            f"the {_STEP:g} up to which a layer counts as a small step."
-        )
     pictures = ["ladder-bars", "ladder-mean_cosine"]
     if study.parts is not None:
         said += parts_alone.conclusion(study.parts)
         pictures.insert(1, "parts")
-    return Finding("ladder", _winner(study), tuple(said), tuple(pictures))
+    if n["step_error"] is not None:
+        small = "less" if n["step_error"] < _STEP else "more"
+        said.append(
+            f"On the sphere, layers and their ODE part by up to {two(n['step_error'])} (Gram distance), {small} than the "
+            f"{_STEP:g} up to which a layer counts as a small step."
+        )
+    rule = (
+        "The rungs of the ladder are the model rebuilt as particles, one part at a time; the last is the network itself. "
+        f"Distances are averaged over states 1 to the last, then over texts; {RULE}."
+    )
+    return Finding("ladder", _winner(study), tuple(said), tuple(pictures), rule)
 
 
 def _exactness(n: dict[str, Any]) -> str:
     error = n["exact_error"] if n["exact_error"] is not None else n["top_rung_error"]
     how = " in float64" if n["exact_error"] is not None else ""
     return f"Rebuilt as particles with all its parts, the network is reached to a relative error of {error:.1e}{how}."
+
+
+_BASELINES = {
+    "frozen tokens": "tokens that do not move",
+    "one point": "all tokens in one point",
+    "best constant": "the best constant cosine",
+}
 
 
 def _winner(study: Study) -> str:
@@ -226,5 +221,6 @@ def _winner(study: Study) -> str:
         return f"Rung{'s' if len(better) > 1 else ''} {listed(better)} of the ladder beat every baseline."
     beaten = [b for b in names if all(signs[k][b] == 1 for k in rungs)]
     if beaten:
-        return f"Every rung below the exact network is farther from the model than {listed(beaten)}."
+        words = listed([_BASELINES.get(name, name) for name in beaten])
+        return f"Every rung below the exact network is farther from the model than {words}."
     return "No rung below the exact network beats every baseline."

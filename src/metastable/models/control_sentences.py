@@ -1,67 +1,88 @@
-"""What the controls of a study say, in sentences made from its numbers."""
+"""What the controls of a study say, made from its numbers."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from metastable.models.controls import ABOUT
-from metastable.models.curves import SHORT
-from metastable.models.phrases import after, percent, span, two
-from metastable.models.study_numbers import LINKED, at_states, of_controls
+from metastable.models.curves import SHORT, sources
+from metastable.models.phrases import after, listed, span
 from metastable.models.study_record import Study
+from metastable.models.token_shapes import LINKED, shape
+
+if TYPE_CHECKING:
+    import xarray
+
+Table = tuple[str, list[str], list[list[Any]]]
 
 
 def names(study: Study) -> list[str]:
     """The controls that were measured."""
-    if study.controls is None or study.controls.similarity is None:
-        return []
-    return [str(name) for name in study.controls.similarity.control.values]
+    return [source.control for source in sources(study)[1:]]
 
 
 def what_they_are(study: Study) -> list[str]:
     """A sentence on each control, and on the seeds."""
-    found = names(study)
-    if not found:
+    beside = sources(study)[1:]
+    if not beside:
         return []
-    assert study.controls is not None
-    assert study.controls.similarity is not None
-    seeds = study.controls.similarity.sizes["seed"]
-    each = [f"{SHORT[name].capitalize()}: {ABOUT[name][0].lower()}{ABOUT[name][1:]}" for name in found]
+    seeds = beside[0].similarity.sizes["seed"]
+    each = [f"{SHORT[s.control].capitalize()}: {ABOUT[s.control][0].lower()}{ABOUT[s.control][1:]}" for s in beside]
     return [f"Controls, {seeds} seed{'s' if seeds != 1 else ''} each, on the same texts, layers and options.", *each]
 
 
 def on_tokens(study: Study) -> list[str]:
-    """Mean cosines and clusters of each control beside the model's, at the trained depth and at the last state."""
-    return [_one(study, name, state) for name in names(study) for state in sorted({study.trained, study.last})]
+    """What the tokens of each control form, by the rule that the model's own are judged by."""
+    said = []
+    for state in sorted({study.trained, study.last}) if names(study) else ():
+        found = [f"{_shapes(source.similarity, state)} with {source.label}" for source in sources(study)[1:]]
+        said.append(f"By the same rule the controls, {after(state)}, have {listed(found)}.")
+    return said
 
 
-def _one(study: Study, name: str, state: int) -> str:
-    mean = at_states(study, "mean_cosine", "raw")[str(state)]
-    mixed = at_states(study, "mixed_share", "centred")[str(state)]
-    cosines = of_controls(study, "mean_cosine", "raw", name, state)
-    shares = of_controls(study, "mixed_share", "centred", name, state)
-    return (
-        f"With {SHORT[name]}, {after(state)}, the mean cosine is {span(*cosines)} (trained: {two(mean)}, "
-        f"{_against(mean, cosines)}), and {span(*shares, 'percent')} of a text's tokens are in clusters of different "
-        f"tokens beside the mean direction (trained: {percent(mixed)}, {_against(mixed, shares)}; linked above "
-        f"{LINKED:g})."
+def _shapes(similarity: "xarray.Dataset", state: int) -> str:
+    each = [shape(similarity.isel(seed=k).sel(layer=state)) for k in range(similarity.sizes["seed"])]
+    return listed(sorted(set(each)))
+
+
+def control_table(study: Study) -> Table:
+    """Cosines and clusters of the model and of each control; ranges are over seeds."""
+    columns = {
+        "mean cosine": ("mean", "raw", {}),
+        "largest cluster": ("largest", "raw", {"threshold": LINKED}),
+        "in mixed clusters": ("mixed_share", "raw", {"threshold": LINKED}),
+        "mean cosine, centred": ("mean", "centred", {}),
+        "largest cluster, centred": ("largest", "centred", {"threshold": LINKED}),
+        "in mixed clusters, centred": ("mixed_share", "centred", {"threshold": LINKED}),
+    }
+    rows: list[list[Any]] = []
+    for state in sorted({study.trained, study.last}):
+        for source in sources(study):
+            row: list[Any] = [state, source.label]
+            for name, kind, where in columns.values():
+                values = source.similarity[name].sel(kind=kind, layer=state, **where).values
+                row.append(_range(values))
+            rows.append(row)
+    caption = (
+        f"The model beside its controls. Shares of a text's tokens; clusters are tokens linked above {LINKED:g}, mixed "
+        "ones hold different tokens; ranges are over seeds, a dash where tokens have met and nothing is left beside "
+        "their mean."
     )
+    return caption, ["state", "", *columns], rows
 
 
-def _against(value: float | None, ends: tuple[float, float]) -> str:
-    if value is None or ends[0] != ends[0]:
-        return "not comparable"
-    if value > ends[1]:
-        return "more than every seed"
-    return "less than every seed" if value < ends[0] else "within the seeds' range"
+def _range(values: np.ndarray) -> str:
+    return span(float(values.min()), float(values.max())) if np.isfinite(values).all() else "–"
 
 
 def on_heads(study: Study) -> list[str]:
     """In how many layers the heads of each control form groups."""
-    if not names(study) or study.controls is None or study.controls.heads is None:
-        return []
     said = []
-    for name in names(study):
-        has = study.controls.heads["has_groups"].sel(control=name).isel(layer=slice(0, study.trained))
-        counts = has.sum("layer").values
-        said.append(f"{_count(int(counts.min()), int(counts.max()))} with {SHORT[name]}")
-    return [f"By the same rule heads form groups in {', '.join(said)}, of {study.trained} layers."]
+    for source in sources(study)[1:]:
+        if source.heads is not None:
+            counts = source.heads["has_groups"].isel(layer=slice(0, study.trained)).sum("layer").values
+            said.append(f"in {_count(int(counts.min()), int(counts.max()))} with {source.label}")
+    return [f"By the same rule heads form groups {listed(said)}."] if said else []
 
 
 def _count(low: int, high: int) -> str:
@@ -70,11 +91,10 @@ def _count(low: int, high: int) -> str:
 
 def on_sinks(study: Study) -> list[str]:
     """How much attention the strongest head of each control pays to the first token."""
-    if not names(study) or study.controls is None or study.controls.sinks is None:
-        return []
     said = []
-    for name in names(study):
-        mass = study.controls.sinks["mass"].sel(control=name, kind="first").isel(layer=slice(0, study.trained))
-        most = mass.max(("layer", "head")).values
-        said.append(f"{span(float(most.min()), float(most.max()), 'percent')} with {SHORT[name]}")
-    return [f"The strongest head pays the first token {', '.join(said)}."]
+    for source in sources(study)[1:]:
+        if source.sinks is not None:
+            mass = source.sinks["mass"].sel(kind="first").isel(layer=slice(0, study.trained))
+            most = mass.max(("layer", "head")).values
+            said.append(f"{span(float(most.min()), float(most.max()), 'percent')} with {source.label}")
+    return [f"In the controls the strongest head pays it {listed(said)}."] if said else []

@@ -1,4 +1,4 @@
-"""Statistics over depth for a model, for its controls beside it, or for several models: one line each, seeds as bands."""
+"""Statistics over depth of a model, of its controls, or of several models: one line each, seeds as bands."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 
 from metastable.models.depth_axis import DASHED, by_layer, by_state, legend
 from metastable.models.study_record import Study
+from metastable.models.token_shapes import LINKED
 from metastable.plots.style import COLUMN, INK, PALETTE, SOFT, new_figure, paper
 
 if TYPE_CHECKING:
     import xarray
 
 SHORT = {"init": "fresh weights", "shuffle": "shuffled weights", "tokens": "random tokens"}
-LINKED = 0.9  # the cosine above which tokens are one cluster, in sentences and in these pictures
 Values = Callable[["Source"], "xarray.DataArray | None"]
 
 
@@ -72,9 +72,9 @@ def similarity_curves(shown: Sequence[Source]) -> Figure:
     for panels, (words, name, where) in zip(grid, rows):
         for panel, kind in zip(panels, ("raw", "centred")):
             _draw(panel, shown, lambda s, n=name, w=where, k=kind: s.similarity[n].sel(kind=k, **w))  # type: ignore[misc]
-            _across(panel, shown, by_state)
+            _across(panel, shown, by_state, name == "mean")
             panel.set_xlabel(panel.get_xlabel() if name == rows[-1][1] else "")
-            panel.set_title(kind if name == "mean" else "", pad=9)
+            panel.set_title(kind if name == "mean" else "", pad=10)
         panels[0].set_ylabel(words)
         panels[0].set_ylim(None if name == "mean" else (-0.03, 1.03))
     legend(figure)
@@ -94,11 +94,11 @@ def group_curves(shown: Sequence[Source]) -> Figure:
             if source.heads is not None and not source.control:
                 there = source.heads["has_groups"].values.astype(bool)
                 at = _places(source, source.heads.layer.values - 1, shown)
-                panel.plot(at[there], source.heads[name].values[there], "o", color=_colour(k), ms=4)
+                panel.plot(at[there], source.heads[name].values[there], "o", color=colour(k), ms=4)
         least = next(s.heads.attrs[f"least_{name}"] for s in shown if s.heads is not None)
         panel.axhline(least, color=INK, lw=0.8, ls=DASHED, label=f"least that counts: {least:g}")
         panel.set_ylabel(words)
-        _across(panel, shown, by_layer)
+        _across(panel, shown, by_layer, name == "silhouette")
     own = [s for s in shown if not s.control and s.heads is not None]
     if len(own) == 1 and own[0].heads is not None:
         at = _places(own[0], own[0].heads.layer.values - 1, shown)
@@ -113,17 +113,18 @@ def sink_curves(shown: Sequence[Source]) -> Figure:
     """Attention on the first token: the strongest head of each layer, and the mean of its heads."""
     figure = new_figure(COLUMN, 3.6)
     panels = figure.subplots(2, 1, sharex=True)
-    for panel, how, words in zip(panels, ("max", "mean"), ("strongest head", "mean of heads")):
+    for panel, how, words in zip(
+        panels, ("max", "mean"), ("attention on the first token,\nstrongest head", "mean of heads")
+    ):
         _draw(panel, shown, lambda s, h=how: _first(s, h))  # type: ignore[misc]
         for k, source in enumerate(shown):
             if source.sinks is not None and not source.control:
                 even = source.sinks["position"].sel(kind="first")
                 at = _places(source, even.layer.values - 1, shown)
-                panel.plot(at, even.values, color=_colour(k), lw=0.9, ls=":", label=_even(shown, source))
+                panel.plot(at, even.values, color=colour(k), lw=0.9, ls=":", label=_even(shown, source))
         panel.set(ylabel=words, ylim=(0, None))
-        _across(panel, shown, by_layer)
+        _across(panel, shown, by_layer, how == "max")
     panels[0].set_xlabel("")
-    panels[0].set_title("attention on the first token", pad=9)
     legend(figure)
     return figure
 
@@ -152,9 +153,9 @@ def _draw(panel: Axes, shown: Sequence[Source], values: Values) -> None:
         across, (middle, low, high) = _places(source, found.layer.values - first, shown), band(found)
         dots = {"marker": "o", "ms": 2.5} if len(across) == 1 else {}
         style = (0, (2, 1)) if source.control else "-"
-        panel.plot(across, middle, color=_colour(k), label=source.label, ls=style, **dots)
+        panel.plot(across, middle, color=colour(k), label=source.label, ls=style, **dots)
         if "seed" in found.dims:
-            panel.fill_between(across, low, high, color=_colour(k), alpha=0.18, lw=0)
+            panel.fill_between(across, low, high, color=colour(k), alpha=0.18, lw=0)
 
 
 def _places(source: Source, at: np.ndarray, shown: Sequence[Source]) -> np.ndarray:
@@ -166,14 +167,17 @@ def _alike(shown: Sequence[Source]) -> bool:
     return len({source.depth for source in shown}) == 1
 
 
-def _across(panel: Axes, shown: Sequence[Source], axis: Callable[[Axes, int, int], None]) -> None:
+def _across(
+    panel: Axes, shown: Sequence[Source], axis: Callable[[Axes, int, int, bool], None], named: bool = True
+) -> None:
     depth, last = shown[0].depth, max(len(source.similarity.layer) - 1 for source in shown)
     if _alike(shown):
-        axis(panel, depth, last)
+        axis(panel, depth, last, named)
     else:
         panel.set_xlabel("share of the trained depth")
         panel.grid(True, axis="y")
 
 
-def _colour(k: int) -> str:
+def colour(k: int) -> str:
+    """The colour of line number k."""
     return PALETTE[k % len(PALETTE)]

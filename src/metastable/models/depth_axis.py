@@ -12,7 +12,7 @@ from metastable.plots.style import COLUMN, SOFT, new_figure, paper
 
 CAUTION = "Raw cosines contain the direction that all tokens share\n(anisotropy); by itself it is no sign of clusters."
 COUNTING = (
-    "Layers and heads are both counted from 0, as in Python and in transformers: layer l turns state l into state l + 1. "
+    "Layers and heads are counted from 0, as in Python and in transformers: layer l turns state l into state l + 1. "
     "State 0 is the embedded text, state l the tokens after l layers."
 )
 DASHED = (0, (4, 2))
@@ -33,24 +33,25 @@ def some_layers(first: int, last: int, trained: int, most: int) -> list[int]:
     return even
 
 
-def by_state(panel: Axes, trained: int, last: int) -> None:
+def by_state(panel: Axes, trained: int, last: int, named: bool = True) -> None:
     """The horizontal axis of what is measured on tokens: states 0 to ``last``."""
-    _across(panel, "state (layers passed)", trained, last)
+    _across(panel, "state (layers passed)", trained, last, named)
 
 
-def by_layer(panel: Axes, trained: int, layers: int) -> None:
+def by_layer(panel: Axes, trained: int, layers: int, named: bool = True) -> None:
     """The horizontal axis of what is measured on attention maps: layers 0 to ``layers`` - 1."""
-    _across(panel, "layer", trained - 0.5, layers - 1)
+    _across(panel, "layer", trained - 0.5, layers - 1, named)
 
 
-def _across(panel: Axes, label: str, trained: float, last: int) -> None:
+def _across(panel: Axes, label: str, trained: float, last: int, named: bool) -> None:
     panel.set_xlabel(label)
     panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     panel.grid(True, axis="y")
     if trained < last:
         panel.axvline(trained, color=SOFT, lw=0.7, ls=":")
         where = panel.get_xaxis_transform()  # across in layers, up in shares of the panel
-        panel.text(trained, 1.01, "trained", ha="center", va="bottom", fontsize=6, color=SOFT, transform=where)
+        words = "trained" if named else ""
+        panel.text(trained, 1.01, words, ha="center", va="bottom", fontsize=6, color=SOFT, transform=where)
 
 
 def legend(figure: Figure, panel: Axes | None = None, columns: int | None = None) -> None:

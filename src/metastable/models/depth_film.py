@@ -46,7 +46,7 @@ def _frames(study: Study) -> Iterator[Bytes]:
         slow = max(1, min(_MOVING, _FRAMES // len(states) - 1))
         for k in range(len(states)):
             still = _STILL if slow > 1 else 1
-            for step in range(still * (3 if k in (0, len(states) - 1) else 1)):  # both ends rest longer
+            for _ in range(still * (3 if k in (0, len(states) - 1) else 1)):  # both ends rest longer
                 yield stage.frame(k, 0.0)
             for step in range(1, slow) if k + 1 < len(states) else ():
                 yield stage.frame(k, step / slow)
@@ -64,7 +64,7 @@ class _Stage:
         self.title = figure.suptitle("state 00 of 00", fontsize=11, animated=True)
         kinds = [str(kind) for kind in self.cloud.kind.values]
         self.steps = [_histogram(panel, self.similarity, kind) for panel, kind in zip(panels[0], kinds)]
-        self.dots = [_disc(panel, self.cloud.sizes["token"]) for panel in panels[1]]
+        self.dots = [_disc(panel, self.cloud["place"].sel(kind=kind)) for panel, kind in zip(panels[1], kinds)]
         panels[0][0].set_ylabel("share of pairs")
         panels[1][0].set_xlabel("first principal direction")
         panels[1][1].set_xlabel("first principal direction")
@@ -99,14 +99,15 @@ def _histogram(panel: Axes, similarity: "xarray.Dataset", kind: str) -> Any:
     return panel.stairs(flat, edges, baseline=_LEAST, fill=True, color=PALETTE[0], alpha=0.75, animated=True)
 
 
-def _disc(panel: Axes, tokens: int) -> PathCollection:
-    """The unit disc with a dot for each token, coloured by its position in the text; the first is red."""
+def _disc(panel: Axes, place: "xarray.DataArray") -> PathCollection:
+    """Part of the unit disc with a dot for each token, coloured by its position in the text; the first is red."""
+    tokens = place.sizes["token"]
+    reach = min(1.06, 1.1 * float(np.nanmax(np.abs(place.values), initial=0.1)))
     panel.add_patch(Circle((0, 0), 1.0, fill=False, ec=SOFT, lw=0.7))
     panel.axhline(0, color=FAINT, lw=0.5, zorder=0)
     panel.axvline(0, color=FAINT, lw=0.5, zorder=0)
-    panel.set(xlim=(-1.06, 1.06), ylim=(-1.06, 1.06), aspect="equal", xticks=[], yticks=[])
-    for side in panel.spines.values():
-        side.set_visible(False)
+    panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    panel.locator_params(nbins=3)
     tints = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, tokens))
     tints[0] = matplotlib.colors.to_rgba(RED)
     size = float(np.clip(600 / tokens, 8, 26))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import xarray
 
 TOKENS_SHOWN = 40
-SINKS = {"first": "first token", "separator": "separators", "punctuation": "punctuation"}
+SINKS = {"first": "the first token", "separator": "separators", "punctuation": "punctuation"}
 
 
 def maps(study: Study) -> "tuple[xarray.Dataset, xarray.Dataset]":
@@ -88,7 +88,7 @@ def sink_lines(study: Study, kind: str) -> Figure:
     panel.plot(layers, data["position"], color=INK, lw=0.9, ls=DASHED, label="evenly spread attention")
     if not np.allclose(data["position"], float(data["uniform"]), rtol=1e-3):
         panel.axhline(float(data["uniform"]), color=SOFT, lw=0.9, ls=":", label="share of the text")
-    panel.set(ylabel="attention mass", ylim=(0, None), title=SINKS[kind])
+    panel.set(ylabel=f"attention on {SINKS[kind]}", ylim=(0, None))
     by_layer(panel, study.model["depth"], len(layers))
     legend(figure)
     return figure

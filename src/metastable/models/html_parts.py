@@ -24,6 +24,11 @@ h2 .number { color: var(--soft); font-weight: 400; margin-right: .4rem; }
 figcaption code { font-size: .8em; white-space: nowrap; }
 .figures figure { flex: 0 1 auto; }
 video { aspect-ratio: 18 / 19; }
+.film { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-end; }
+.film figcaption { flex: 1 1 18rem; max-width: 26rem; }
+nav ol.findings { columns: auto; }
+h3 { margin-top: 2.5rem; }
+.rule { color: var(--soft); font-size: .9rem; }
 """
 _PIXELS = 1.36  # CSS pixels for a point of a picture: three columns beside each other on a wide screen
 
@@ -58,6 +63,11 @@ def paragraphs(sentences: Sequence[str]) -> str:
     return f"<p>{text}</p>\n" if text else ""
 
 
+def rule(text: str) -> str:
+    """How something was judged, in small letters."""
+    return f'<p class="rule">{escaped(text)}</p>\n' if text else ""
+
+
 def figures(home: Path, pictures: Mapping[str, str], media: Media) -> str:
     """Those pictures (name -> caption) that are in ``home``, side by side while there is room."""
     found = [_figure(home / f"{name}.svg", name, caption, media) for name, caption in pictures.items()]
@@ -80,7 +90,7 @@ def film(path: Path, caption: str, media: Media) -> str:
     if not path.exists():
         return ""
     return (
-        f'<figure><video controls muted playsinline loop preload="metadata" width="460" '
+        f'<figure class="film"><video controls muted playsinline loop preload="metadata" width="460" '
         f'aria-label="{escaped(caption)}" src="{media.address(path, "video/mp4")}"></video>'
         f"<figcaption>{escaped(caption)}</figcaption></figure>\n"
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from metastable.models.depth_axis import DASHED, by_state, legend
 from metastable.models.parts_alone import WAYS, effects
@@ -95,7 +96,8 @@ def errors(study: Study) -> Figure:
 def rung_bars(study: Study) -> Figure:
     """Every rung below the exact network, and every baseline: averaged distance from the model, both distances."""
     rungs, beside = climbed(study)
-    names = [f"rung {k}" for k in rungs.rung.values[:-1]] + [str(b) for b in beside.baseline.values]
+    names = [f"rung {k}:\n{part}" for k, part in zip(rungs.rung.values[:-1], rungs["part"].values)]
+    names += [str(b) for b in beside.baseline.values]
     figure = new_figure(COLUMN, 0.9 + 0.42 * len(names))
     panels = figure.subplots(1, 2, sharey=True)
     for panel, name in zip(panels, DISTANCES):
@@ -104,7 +106,7 @@ def rung_bars(study: Study) -> Figure:
         tints = [PALETTE[k] for k in range(len(rungs.rung) - 1)] + [SOFT] * len(beside.baseline)
         bars(panel, np.arange(len(names)), [float(m) for m, _ in pairs], [float(s) for _, s in pairs], tints)
         panel.set_xlabel(SHORT[name])
-    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_yticks(range(len(names)), names, fontsize=6.5)
     panels[0].invert_yaxis()
     return figure
 
@@ -125,8 +127,8 @@ def part_bars(study: Study) -> Figure:
         panel.axvline(0, color=INK, lw=0.6)
     panels[0].set_yticks(rows, names)
     panels[0].invert_yaxis()
-    panels[0].set(title="taken from the network", xlabel="distance from the model")
-    panels[1].set(title="given to the bare system", xlabel="how much nearer")
+    panels[0].set(title="removed", xlabel="distance of the network\nwithout it")
+    panels[1].set(title="added", xlabel="how much nearer\nthe bare system comes")
     legend(figure)
     return figure
 
@@ -144,3 +146,4 @@ def bars(
     for row in rows[~there]:
         panel.text(0.0, row, " diverges", va="center", fontsize=5.5, color=INK)
     panel.grid(True, axis="x")
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=4))

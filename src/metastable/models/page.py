@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from metastable.models import control_sentences, study_tables
 from metastable.models.conclusions import Finding, findings, timing
 from metastable.models.depth_axis import COUNTING
-from metastable.models.html_parts import details, figures, film, page_frame, paragraphs, table, unbroken
+from metastable.models.html_parts import details, figures, film, page_frame, paragraphs, rule, table, unbroken
 from metastable.models.layer_similarity import CAUTION
 from metastable.models.study_figures import every_picture
 from metastable.models.study_record import Study
@@ -70,9 +70,8 @@ it the theory of attention as interacting particles explains.</p>
 def _measured(study: Study) -> str:
     """What was measured on what, and what a reader must know to read the rest."""
     model, probe = study.model, study.about["probe"]
-    special = "Special tokens are counted" if study.settings.special else "Special tokens are left out"
-    texts = f"It was run on {probe['texts']:,} texts ({probe['source']}), {probe['tokens']:,} tokens in all. {special}."
-    about = [substitution(model, probe["source"]), model["stored"], texts, _weighting(study), _last_state(study)]
+    special = "Special tokens are counted." if study.settings.special else "Special tokens are left out."
+    about = [substitution(model, probe["source"]), model["stored"], special, _weighting(study), _last_state(study)]
     return (
         '<h2 id="measured">What was measured</h2>\n'
         + paragraphs(about)
@@ -89,7 +88,8 @@ def _weighting(study: Study) -> str:
 def _last_state(study: Study) -> str:
     """What the library hands out as the last state."""
     said = {
-        True: "The state after the last trained layer is shown after the model's final norm, as transformers hands it out.",
+        True: "The state after the last trained layer is shown after the model's final norm, as transformers hands it "
+        "out.",
         False: "The model has no norm after its last layer, so the last state is what that layer makes.",
         None: "States are those that transformers hands out; in many models the last of them comes after a final norm.",
     }
@@ -98,8 +98,8 @@ def _last_state(study: Study) -> str:
 
 def _short(study: Study, found: Sequence[Finding]) -> str:
     items = "".join(f'<li><a href="#{one.name}">{unbroken(escaped(one.headline))}</a></li>' for one in found)
-    more = ' · <a href="#details">Details</a> · <a href="#making">How it was made</a>'
-    return f'<h2 id="short">In short</h2>\n<ol class="findings">{items}</ol>\n<nav aria-label="Contents"><p>{more[3:]}</p></nav>\n'
+    more = '<p><a href="#details">Details</a> · <a href="#making">How it was made</a></p>'
+    return f'<h2 id="short">In short</h2>\n<nav><ol class="findings">{items}</ol>{more}</nav>\n'
 
 
 def _finding(study: Study, number: int, found: Finding, media: Media) -> str:
@@ -107,23 +107,27 @@ def _finding(study: Study, number: int, found: Finding, media: Media) -> str:
     shown = {name: known[name].caption for name in found.pictures if name in known}
     head = f'<h2 id="{found.name}"><span class="number">{number}</span>{unbroken(escaped(found.headline))}</h2>\n'
     play = film(study.folder / "figures" / FILM, _FILM_CAPTION, media) if found.name == "similarity" else ""
-    return head + paragraphs(found.sentences) + figures(study.folder / "figures", shown, media) + play
+    text = paragraphs(found.sentences) + rule(found.rule)
+    beside = ""
+    if found.name == "similarity" and control_sentences.names(study):
+        beside = table(*control_sentences.control_table(study))
+    return head + text + figures(study.folder / "figures", shown, media) + play + beside
 
 
 # --- details ------------------------------------------------------------------------------------------------------
 
 _ABOUT = {
-    "similarity": "Cosines are taken over all pairs of different positions. Tokens are linked where their cosine is above "
-    "a threshold; chains of links make clusters. Centred cosines are taken beside the mean direction of each text.",
+    "similarity": "Cosines are taken over all pairs of different positions. Tokens are linked where their cosine is "
+    "above a threshold; chains of links make clusters. Centred cosines are those beside the mean direction of a text.",
     "heads": "Pearson's correlation of two heads' attention maps; groups by average linkage, as many as give the best "
     "silhouette. Stability compares the groups found in random halves of the texts (adjusted Rand index, ARI).",
-    "sinks": "The mean over all tokens of the attention they pay to a class of tokens. Evenly spread attention is what a "
-    "head without preferences would give, over the tokens that the mask leaves visible.",
-    "spectra": "What moves tokens is O V, not the square block of V that published figures show; both are here. A head is "
-    "a good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and simple and its "
-    "eigenvector has <Q phi, K phi> > 0.",
-    "ladder": "The model rebuilt as particles with its own weights and its own embedded tokens, one part at a time. The "
-    "Gram distance is that of the matrices of cosines, relative to the model's; Wasserstein is the distance of the "
+    "sinks": "The mean over all tokens of the attention they pay to a class of tokens. Evenly spread attention is what "
+    "a head without preferences would give, over the tokens that the mask leaves visible.",
+    "spectra": "What moves tokens is O V, not the square block of V that published figures show; both are here. A head "
+    "is a good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and simple and "
+    "its eigenvector has <Q phi, K phi> > 0.",
+    "ladder": "The model rebuilt as particles with its own weights and its own embedded tokens, one part at a time. "
+    "The Gram distance is that of the matrices of cosines, relative to the model's; Wasserstein is the distance of the "
     "distributions of cosines. Baselines know nothing of attention: tokens that stay where they are, all tokens in one "
     "point, and one constant cosine for all pairs, the best there is.",
 }
@@ -187,7 +191,7 @@ def _making(study: Study) -> str:
     again = f"metastable plot {shlex.quote(study.folder.name)} --kind cosines-raw --out cosines.pdf"
     return f"""<h2 id="making">How it was made</h2>
 <pre>{escaped(command(study.settings))}</pre>
-<p>Every picture is in <code>figures/</code> as SVG, by the name in its caption, and can be drawn as PDF, SVG or PNG:</p>
+<p>Every picture is in <code>figures/</code> as SVG, by the name in its caption; as PDF, SVG or PNG of its own:</p>
 <pre>{escaped(again)}</pre>
 <p class="soft">{escaped(timing(study))} {escaped(used)}. Weights computed in {escaped(study.model["dtype"])}; their
 digest is {escaped(study.model["digest"])}.</p>

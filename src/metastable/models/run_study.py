@@ -1,5 +1,6 @@
 """`metastable model` from its settings to a finished folder: the study, its pictures, its film, its page."""
 
+import re
 from pathlib import Path
 
 from metastable.models.depth_film import film
@@ -38,6 +39,20 @@ def run(settings: Settings, folder: Path, progress: Report = silent) -> tuple[St
                 publish(made)
             finish(folder, "study")
     return made, _HOW[status]
+
+
+def default_folder(name: str) -> Path:
+    """Where the study of a model is left when no folder is named.
+
+    >>> str(default_folder("albert/albert-xlarge-v2"))
+    'model-albert-albert-xlarge-v2'
+    """
+    return Path(f"model-{slug(name)}")
+
+
+def slug(name: str) -> str:
+    """A model's name, or the last part of a path, as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", Path(name).name if Path(name).exists() else name).strip("-.") or "study"
 
 
 def publish(made: Study) -> Path:

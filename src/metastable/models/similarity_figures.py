@@ -46,7 +46,7 @@ def cluster_counts(study: Study) -> Figure:
 def mixed_clusters(study: Study) -> Figure:
     """Clusters that hold two different tokens, mean number in a text."""
     figure = _by_threshold(study, "mixed_clusters", "linked above")
-    figure.axes[0].set(ylabel="clusters of different tokens in a text", ylim=(0, None))
+    figure.axes[0].set(ylabel="mixed clusters in a text", ylim=(0, None))
     return figure
 
 

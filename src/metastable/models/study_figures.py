@@ -93,6 +93,7 @@ def _heads(study: Study) -> dict[str, Picture]:
             lambda k=layer: head_figures.correlations(study, k),  # type: ignore[misc]
             f"Correlation of the heads' attention maps in layer {layer}; lines part groups, where there are any.",
         )
+    for layer in sorted(layers):
         found[f"activation-{layer}"] = Picture(
             lambda k=layer: head_figures.activations(study, k),  # type: ignore[misc]
             f"Attention that each token of the first text receives from the tokens that see it, layer {layer}.",
@@ -115,7 +116,7 @@ def _sinks(study: Study) -> dict[str, Picture]:
         if float(study.sinks["uniform"].sel(kind=kind)) > 0:
             found[f"sink-{kind}"] = Picture(
                 lambda k=kind: head_figures.sink_lines(study, k),  # type: ignore[misc]
-                f"Attention on the {words}, beside what evenly spread attention would give.",
+                f"Attention on {words}, beside what evenly spread attention would give.",
             )
     return found
 

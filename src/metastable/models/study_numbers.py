@@ -6,11 +6,11 @@ import numpy as np
 
 from metastable.models.study_record import Study
 from metastable.models.token_distances import DISTANCES, over_texts
+from metastable.models.token_shapes import LINKED, SPIKE
 
 if TYPE_CHECKING:
     import xarray
 
-LINKED, SPIKE = 0.9, 0.99  # cosines above which two tokens are in one cluster, and all but the same
 SINK = 0.3  # share of a head's attention from which a token is called its sink
 _SIMILARITY: dict[str, tuple[str, dict[str, float]]] = {
     "mean_cosine": ("mean", {}),
@@ -53,15 +53,6 @@ def at_states(study: Study, name: str, kind: str) -> dict[str, float | None]:
     variable, where = _SIMILARITY[name]
     values = study.similarity[variable].sel(kind=kind, **where)
     return {str(k): plain(values.sel(layer=k)) for k in states(study)}
-
-
-def of_controls(study: Study, name: str, kind: str, control: str, state: int) -> tuple[float, float]:
-    """The least and the largest over the seeds of a control."""
-    assert study.controls is not None
-    assert study.controls.similarity is not None
-    variable, where = _SIMILARITY[name]
-    values = study.controls.similarity[variable].sel(kind=kind, control=control, layer=state, **where).values
-    return float(values.min()), float(values.max())
 
 
 def _heads(study: Study) -> dict[str, Any]:

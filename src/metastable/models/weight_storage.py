@@ -1,4 +1,4 @@
-"""How a model's weights are stored, where that is not plain float32: quantised weights are not those it was trained with."""
+"""How a model's weights are stored: quantised weights are not those that it was trained with."""
 
 import json
 import struct
