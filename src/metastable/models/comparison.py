@@ -95,7 +95,7 @@ def numbers(shown: Sequence[Side]) -> list[Row]:
 
 def _similarity(name: str, kind: str, **where: float) -> Callable[[Side], float | None]:
     def get(side: Side) -> float | None:
-        values = side.source.similarity[name].sel(kind=kind, layer=side.study.trained, **where)
+        values = side.source.similarity[name].sel({"kind": kind, "layer": side.study.trained, **where})
         return _plain(band(values)[0])
 
     return get

@@ -132,7 +132,10 @@ def _sinks(study: Study, n: dict[str, Any]) -> Finding:
         f"The strongest head (layer {n['sink_layer']}, head {n['sink_head']}) pays it {percent(n['sink'])} of its "
         f"attention, {times:.1f} times what evenly spread attention would."
     )
-    rule = f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts; layers beyond the trained ones do not count."
+    rule = (
+        f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts; layers "
+        "beyond the trained ones do not count."
+    )
     said = (strongest, *control_sentences.on_sinks(study), *_classes(study))
     return Finding("sinks", headline, said, ("sinks", "sink-map"), rule)
 
@@ -166,7 +169,11 @@ def _weights(study: Study, n: dict[str, Any]) -> Finding:
     if study.model["rotary"]:
         said.append("Rotary turns are left out of the score form: it is that of two tokens at one position.")
     said.append(f"Effective beta is {low:.3g} to {high:.3g}, with median {middle:.3g}.")
-    return Finding("spectra", headline, tuple(said), ("leading", "beta"))
+    rule = (
+        "A head is a good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and "
+        "simple and its eigenvector has <Q phi, K phi> > 0."
+    )
+    return Finding("spectra", headline, tuple(said), ("leading", "beta"), rule)
 
 
 # --- theory -------------------------------------------------------------------------------------------------------
@@ -183,12 +190,12 @@ def _theory(study: Study, n: dict[str, Any]) -> Finding:
     if n["step_error"] is not None:
         small = "less" if n["step_error"] < _STEP else "more"
         said.append(
-            f"On the sphere, layers and their ODE part by up to {two(n['step_error'])} (Gram distance), {small} than the "
-            f"{_STEP:g} up to which a layer counts as a small step."
+            f"On the sphere, layers and their ODE part by up to {two(n['step_error'])} (Gram distance), {small} than "
+            f"the {_STEP:g} up to which a layer counts as a small step."
         )
     rule = (
-        "The rungs of the ladder are the model rebuilt as particles, one part at a time; the last is the network itself. "
-        f"Distances are averaged over states 1 to the last, then over texts; {RULE}."
+        "The rungs of the ladder are the model rebuilt as particles, one part at a time; the last is the network "
+        f"itself. Distances are averaged over states 1 to the last, then over texts; {RULE}."
     )
     return Finding("ladder", _winner(study), tuple(said), tuple(pictures), rule)
 

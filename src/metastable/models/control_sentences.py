@@ -42,7 +42,7 @@ def on_tokens(study: Study) -> list[str]:
 
 def _shapes(similarity: "xarray.Dataset", state: int) -> str:
     each = [shape(similarity.isel(seed=k).sel(layer=state)) for k in range(similarity.sizes["seed"])]
-    return listed(sorted(set(each)))
+    return " or ".join(sorted(set(each)))
 
 
 def control_table(study: Study) -> Table:
@@ -60,7 +60,7 @@ def control_table(study: Study) -> Table:
         for source in sources(study):
             row: list[Any] = [state, source.label]
             for name, kind, where in columns.values():
-                values = source.similarity[name].sel(kind=kind, layer=state, **where).values
+                values = source.similarity[name].sel({"kind": kind, "layer": state, **where}).values
                 row.append(_range(values))
             rows.append(row)
     caption = (
@@ -81,8 +81,8 @@ def on_heads(study: Study) -> list[str]:
     for source in sources(study)[1:]:
         if source.heads is not None:
             counts = source.heads["has_groups"].isel(layer=slice(0, study.trained)).sum("layer").values
-            said.append(f"in {_count(int(counts.min()), int(counts.max()))} with {source.label}")
-    return [f"By the same rule heads form groups {listed(said)}."] if said else []
+            said.append(f"{_count(int(counts.min()), int(counts.max()))} with {source.label}")
+    return [f"By the same rule the number of layers whose heads form groups is {listed(said)}."] if said else []
 
 
 def _count(low: int, high: int) -> str:

@@ -40,11 +40,14 @@ def sources(study: Study, label: str = "") -> list[Source]:
     """A study's model, and each of its controls."""
     depth, beside = study.model["depth"], study.controls
     found = [Source(label or "trained", study.similarity, study.heads, study.sinks, depth)]
-    for name in () if beside is None else map(str, beside.similarity.control.values):
-        assert beside is not None
-        data = [d if d is None else d.sel(control=name) for d in (beside.similarity, beside.heads, beside.sinks)]
+    if beside is None or beside.similarity is None:
+        return found
+    for name in map(str, beside.similarity.control.values):
+        tokens = beside.similarity.sel(control=name)
+        heads = None if beside.heads is None else beside.heads.sel(control=name)
+        sinks = None if beside.sinks is None else beside.sinks.sel(control=name)
         words = SHORT.get(name, name)
-        found.append(Source(f"{label}, {words}" if label else words, *data, depth, name))
+        found.append(Source(f"{label}, {words}" if label else words, tokens, heads, sinks, depth, name))
     return found
 
 
@@ -113,16 +116,14 @@ def sink_curves(shown: Sequence[Source]) -> Figure:
     """Attention on the first token: the strongest head of each layer, and the mean of its heads."""
     figure = new_figure(COLUMN, 3.6)
     panels = figure.subplots(2, 1, sharex=True)
-    for panel, how, words in zip(
-        panels, ("max", "mean"), ("attention on the first token,\nstrongest head", "mean of heads")
-    ):
+    for panel, how, words in zip(panels, ("max", "mean"), ("strongest head", "mean of heads")):
         _draw(panel, shown, lambda s, h=how: _first(s, h))  # type: ignore[misc]
         for k, source in enumerate(shown):
             if source.sinks is not None and not source.control:
                 even = source.sinks["position"].sel(kind="first")
                 at = _places(source, even.layer.values - 1, shown)
                 panel.plot(at, even.values, color=colour(k), lw=0.9, ls=":", label=_even(shown, source))
-        panel.set(ylabel=words, ylim=(0, None))
+        panel.set(ylabel=f"attention,\n{words}", ylim=(0, None))
         _across(panel, shown, by_layer, how == "max")
     panels[0].set_xlabel("")
     legend(figure)
@@ -151,7 +152,7 @@ def _draw(panel: Axes, shown: Sequence[Source], values: Values) -> None:
             continue
         first = 0 if len(found.layer) == len(source.similarity.layer) else 1  # states, or maps
         across, (middle, low, high) = _places(source, found.layer.values - first, shown), band(found)
-        dots = {"marker": "o", "ms": 2.5} if len(across) == 1 else {}
+        dots: dict[str, Any] = {"marker": "o", "ms": 2.5} if len(across) == 1 else {}
         style = (0, (2, 1)) if source.control else "-"
         panel.plot(across, middle, color=colour(k), label=source.label, ls=style, **dots)
         if "seed" in found.dims:

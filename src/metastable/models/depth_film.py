@@ -71,7 +71,8 @@ class _Stage:
         panels[1][0].set_ylabel("second")
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
-        self.canvas: Any = figure.canvas  # Agg's, see `new_figure`
+        canvas: Any = figure.canvas  # Agg's, see `new_figure`
+        self.canvas = canvas
         self.canvas.draw()
         self.background = self.canvas.copy_from_bbox(figure.bbox)
 

@@ -24,7 +24,7 @@ h2 .number { color: var(--soft); font-weight: 400; margin-right: .4rem; }
 figcaption code { font-size: .8em; white-space: nowrap; }
 .figures figure { flex: 0 1 auto; }
 video { aspect-ratio: 18 / 19; }
-.film { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-end; }
+.film { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
 .film figcaption { flex: 1 1 18rem; max-width: 26rem; }
 nav ol.findings { columns: auto; }
 h3 { margin-top: 2.5rem; }

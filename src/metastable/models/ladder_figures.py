@@ -140,7 +140,7 @@ def bars(
     means, spreads = np.asarray(means, dtype=float), np.asarray(spreads, dtype=float)
     there = np.isfinite(means)
     panel.barh(rows, np.where(there, means, 0.0), height, color=tints, label=label)
-    whisker = {"fmt": "none", "ecolor": INK, "elinewidth": 0.7, "capsize": 1.5}
+    whisker: dict[str, Any] = {"fmt": "none", "ecolor": INK, "elinewidth": 0.7, "capsize": 1.5}
     known = there & np.isfinite(spreads)
     panel.errorbar(means[known], rows[known], xerr=spreads[known], **whisker)
     for row in rows[~there]:

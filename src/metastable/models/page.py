@@ -123,9 +123,7 @@ _ABOUT = {
     "silhouette. Stability compares the groups found in random halves of the texts (adjusted Rand index, ARI).",
     "sinks": "The mean over all tokens of the attention they pay to a class of tokens. Evenly spread attention is what "
     "a head without preferences would give, over the tokens that the mask leaves visible.",
-    "spectra": "What moves tokens is O V, not the square block of V that published figures show; both are here. A head "
-    "is a good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and simple and "
-    "its eigenvector has <Q phi, K phi> > 0.",
+    "spectra": "What moves tokens is O V, not the square block of V that published figures show; both are here.",
     "ladder": "The model rebuilt as particles with its own weights and its own embedded tokens, one part at a time. "
     "The Gram distance is that of the matrices of cosines, relative to the model's; Wasserstein is the distance of the "
     "distributions of cosines. Baselines know nothing of attention: tokens that stay where they are, all tokens in one "

@@ -51,7 +51,7 @@ def states(study: Study) -> list[int]:
 def at_states(study: Study, name: str, kind: str) -> dict[str, float | None]:
     """One of the similarities at each of `states`."""
     variable, where = _SIMILARITY[name]
-    values = study.similarity[variable].sel(kind=kind, **where)
+    values = study.similarity[variable].sel({"kind": kind, **where})
     return {str(k): plain(values.sel(layer=k)) for k in states(study)}
 
 

@@ -11,10 +11,10 @@ LINKED, SPIKE = 0.9, 0.99  # cosines above which two tokens are in one cluster, 
 ONE_POINT, NONE, MANY, SMALL = 0.9, 0.05, 2.0, 0.25  # as in the experiment model-controls
 SHAPES = ("one point", "many small clusters", "no clusters", "some tokens together")
 RULE = (
-    f"Clusters are tokens linked by cosines above {LINKED:g}. One point: the largest holds at least {percent(ONE_POINT)} of a "
-    f"text's tokens. Many small clusters: beside the mean direction, at least {MANY:g} in a text that hold different tokens, "
-    f"the largest with at most {percent(SMALL)} of the tokens. No clusters: beside the mean direction, at most "
-    f"{percent(NONE)} of the tokens are in clusters of different tokens."
+    f"Clusters are tokens linked by cosines above {LINKED:g}. One point: the largest holds at least "
+    f"{percent(ONE_POINT)} of a text's tokens. Many small clusters: beside the mean direction, at least {MANY:g} in a "
+    f"text that hold different tokens, the largest with at most {percent(SMALL)} of the tokens. No clusters: beside the "
+    f"mean direction, at most {percent(NONE)} of the tokens are in clusters of different tokens."
 )
 
 
