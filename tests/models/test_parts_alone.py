@@ -44,7 +44,7 @@ def states(module, ids):
 
 
 def blocks(stack, name):
-    """(output map of attention, output map of the MLP, query map, maps with biases, holders of norms) of every layer."""
+    """Of every layer: output maps of attention and MLP, query map, maps with biases, holders of norms."""
     found = []
     if name == "bert":
         for layer in stack.encoder.layer:
@@ -183,8 +183,9 @@ def test_effects(climbs):
     found = effects(parts)
     assert found["gram_distance"].dims == ("way", "part", "text")
     later = parts["wasserstein"].isel(layer=slice(1, None)).mean("layer")
-    np.testing.assert_allclose(found["wasserstein"].sel(way="removed"), later.sel(side=SIDES[0]))
-    np.testing.assert_allclose(found["wasserstein"].sel(way="added"), later.sel(side=SIDES[1]) - later.sel(side=SIDES[2]))
+    without, bare, more = (later.sel(side=side) for side in SIDES)
+    np.testing.assert_allclose(found["wasserstein"].sel(way="removed"), without)
+    np.testing.assert_allclose(found["wasserstein"].sel(way="added"), bare - more)
 
 
 def made_up(removed, added, diverges=()):

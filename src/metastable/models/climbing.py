@@ -54,7 +54,7 @@ class System(NamedTuple):
 def climb(
     model: Model, systems: Mapping[str, System], depth: int, lengths: Sequence[Length]
 ) -> Iterator[dict[str, Array]]:
-    """The tokens (texts, n, d) of every system after layers 1 to ``depth``.
+    """The tokens (texts, n, d) of every system after layers 0 to ``depth``.
 
     ``lengths`` are those of the tokens that enter each layer; only particles on the sphere use them.
     """
@@ -62,6 +62,7 @@ def climb(
     wanted = {(s.kind, x[name].dtype) for name, s in systems.items()}
     n = max(start.shape[-2] for start in x.values())
     made: dict[tuple[str, Any], Dynamics] = {}
+    yield x
     for layer in range(depth):
         if layer == 0 or not model.shared:
             made = _layer(model, layer, n, lengths[layer], wanted)

@@ -122,11 +122,10 @@ def ladder(
     seen = _Seen(real, _doubled_states(model, ids[0], depth) if 4 in rungs else None, threshold, keep)
     if seen.exact is not None:
         systems[_EXACT] = systems["rung 4"]._replace(start=seen.exact[0])
-    seen.layer(0, {name: system.start for name, system in systems.items()})
-    for layer, x in enumerate(climb(model, systems, depth, lengths), 1):
-        if progress is not None:
-            progress(layer - 1, depth)
+    for layer, x in enumerate(climb(model, systems, depth, lengths)):
         seen.layer(layer, x)
+        if progress is not None and layer < depth:
+            progress(layer, depth)
     made = {"model": model.name, "method": "layers", "discrete": True, "dt": 1.0, "dtype": model.dtype}
     times = np.arange(depth + 1.0)
     runs = [

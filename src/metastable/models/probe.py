@@ -36,7 +36,8 @@ class Probe:
     methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and
     ``attention_sinks.Sinks`` for their variables.
     The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
-    ``observe`` are those of ``trajectory``, which is computed when first used.
+    ``observe`` are those of ``trajectory``, which is computed when first used. ``sample`` holds the
+    token ids with which the first texts begin.
     """
 
     model: Model
@@ -46,6 +47,7 @@ class Probe:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     first: tuple[int, ...] = field(repr=False)
+    sample: tuple[tuple[int, ...], ...] = field(repr=False)
     similarity: "xarray.Dataset | None" = field(default=None, repr=False)
     heads: "xarray.Dataset | None" = field(default=None, repr=False)
     sinks: "xarray.Dataset | None" = field(default=None, repr=False)
@@ -140,9 +142,9 @@ def probe(
     shown = model.seen(tally.first)
     words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
     found = {key: r.result(words) if isinstance(r, Heads) else r.result() for key, r in reducers.items()}
-    first = tuple(tally.first)
+    first, sample = tuple(tally.first), tuple(map(tuple, tally.sample))
     notes = (*left_out, *tally.notes(limit))
-    return Probe(model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, **found)
+    return Probe(model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, sample, **found)
 
 
 def _peeked(texts: Iterable[str | Sequence[int]]) -> tuple[Iterable[str | Sequence[int]], str | Sequence[int]]:
