@@ -22,7 +22,7 @@ from metastable.models.common_texts import Source, given
 from metastable.models.load import load
 from metastable.models.model import Model, check_layers
 from metastable.models.parts_alone import all_systems, compared_systems, parts_dataset
-from metastable.models.rungs import RUNGS, check_climbable, rung
+from metastable.models.rungs import RUNGS, check_climbable, check_rungs, rung
 from metastable.models.sphere_rungs import Length, one_length, typical_lengths
 from metastable.models.token_distances import distances, gram, gram_distance, pairs, rand_index
 from metastable.solve.simulate import simulate
@@ -113,6 +113,7 @@ def ladder(
     """
     model = name if isinstance(name, Model) else load(name)
     check_climbable(model, head)
+    check_rungs(rungs)
     depth = model.depth if layers is None else int(layers)
     check_layers(model, depth)
     ids = given(model, texts, longest)
@@ -139,7 +140,7 @@ def ladder(
         tuple(runs),
         _dataset(model, seen, list(rungs), lengths, head),
         baselines(np.stack(seen.cosines), threshold),
-        parts_dataset(seen.rows, seen.cosines, compared_systems(model, real.shape[-2])) if parts else None,
+        parts_dataset(seen.rows, seen.cosines, compared_systems(model)) if parts else None,
     )
 
 

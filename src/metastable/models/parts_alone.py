@@ -28,7 +28,6 @@ import numpy as np
 
 from metastable.models.climbing import Switches, System
 from metastable.models.model import Model
-from metastable.models.rungs import layer_position
 from metastable.models.token_distances import DISTANCES, RULE, distances, over_layers, over_texts, told_apart
 
 if TYPE_CHECKING:
@@ -83,24 +82,24 @@ def all_systems(
         "bare + norms": System("network without MLP", bare, start),
         "bare + MLP": System("sphere with MLP", bare, start),
     }
-    compared = compared_systems(model, start.shape[-2])
-    if compared.get("positions") == _EMBEDDED:
-        texts = [model.require_parts().start(text, positions=False) for text in ids]
-        placeless = np.stack([x for x in texts if x is not None]).astype(start.dtype)
-        found["network - positions"] = System("network", whole, placeless)
+    compared = compared_systems(model)
+    texts = [x for text in ids if (x := model.require_parts().start(text, positions=False)) is not None]
+    if texts:
+        placeless = np.stack(texts).astype(start.dtype)
+        found["network - positions"] = System("network", replace(whole, positions=0.0), placeless)
         found["bare - positions"] = System("sphere", bare, placeless)
     wanted = {name for row in compared.values() for name in row} | {f"rung {k}" for k in rungs}
     return {name: system for name, system in found.items() if name in wanted}
 
 
-def compared_systems(model: Model, n: int) -> dict[str, tuple[str, str, str]]:
+def compared_systems(model: Model) -> dict[str, tuple[str, str, str]]:
     """The rows of COMPARED for the parts that a model has."""
     block, found = model.block(0), dict(COMPARED)
     if block.heads < 2:
         del found["heads"]
     if all(bias is None for bias in (block.q_bias, block.k_bias, block.v_bias, block.o_bias)):
         del found["biases"]
-    if layer_position(model, 0, n) is None:
+    if model.require_parts().position(0, 2).kind == "embedded":
         found["positions"] = _EMBEDDED
         if model.require_parts().start([0, 0], positions=False) is None:
             del found["positions"]
