@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp, register
-from metastable.equation.blocks import Block
+from metastable.equation.blocks import Block, Scale
 from metastable.equation.dynamics import Dynamics
 from metastable.models.layer_parts import network, norm_part
 from metastable.models.model import Model
@@ -104,7 +104,8 @@ def _with_mlp(particles: Dynamics, whole: Block, length: Length, dtype: Any) -> 
     """The block of particles that are moved by the MLP as well."""
     norm = None if whole.order == "post" else whole.mlp_norm
     mlp = LongToken(whole.mlp, norm, whole.mlp_out, jnp.asarray(length.token, dtype))
-    return Block(mlp=mlp) if particles.block is None else replace(particles.block, mlp=mlp)
+    own = particles.block
+    return Block(mlp=mlp) if own is None else replace(own, mlp=mlp, mlp_norm=own.attention_norm)
 
 
 def _same(x: Tokens) -> Tokens:
@@ -112,12 +113,9 @@ def _same(x: Tokens) -> Tokens:
 
 
 def _without_norms(block: Block) -> Block:
-    out = {
-        name: part
-        for name in ("attention_out", "mlp_out")
-        if (part := getattr(block, name)) is None or isinstance(part, Scale)
-    }
-    return replace(block, attention_norm=_same, mlp_norm=_same, **{"attention_out": None, "mlp_out": None, **out})
+    """Norms become the identity; a gain on what a sublayer gives is none, and stays."""
+    attention_out, mlp_out = (p if isinstance(p, Scale) else None for p in (block.attention_out, block.mlp_out))
+    return replace(block, attention_norm=_same, mlp_norm=_same, attention_out=attention_out, mlp_out=mlp_out)
 
 
 def _cast(part: Any, dtype: Any) -> Any:
