@@ -122,7 +122,7 @@ def ladder(layers: int, rungs: list[float], frozen: float) -> dict[str, xarray.D
     four = ("side", "part", "text", "layer")
     table = np.stack([spread(row) for row in ([1.0, 0.5, 2.0], [1.5, 1.5, 1.5], [1.0, 1.5, 1.8])])  # side, part, ...
     sides = ["network without it", "bare without it", "bare with it"]
-    alone = {name: (four, table) for name in names[:2]} | {"diverges": (four[:3], np.full(table.shape[:3], -1))}
+    alone = dict.fromkeys(names[:2], (four, table)) | {"diverges": (four[:3], np.full(table.shape[:3], -1))}
     return {
         "ladder": climbed,
         "baselines": xarray.Dataset(values, coords),

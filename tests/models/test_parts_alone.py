@@ -44,7 +44,7 @@ def states(module, ids):
 
 
 def blocks(stack, name):
-    """(output map of attention, output map of the MLP, query map, maps with biases, holders of norms) of every layer."""
+    """Of every layer: output maps of attention and MLP, query map, maps with biases, holders of norms."""
     found = []
     if name == "bert":
         for layer in stack.encoder.layer:
@@ -183,8 +183,9 @@ def test_effects(climbs):
     found = effects(parts)
     assert found["gram_distance"].dims == ("way", "part", "text")
     later = parts["wasserstein"].isel(layer=slice(1, None)).mean("layer")
-    np.testing.assert_allclose(found["wasserstein"].sel(way="removed"), later.sel(side=SIDES[0]))
-    np.testing.assert_allclose(found["wasserstein"].sel(way="added"), later.sel(side=SIDES[1]) - later.sel(side=SIDES[2]))
+    without, bare, more = (later.sel(side=side) for side in SIDES)
+    np.testing.assert_allclose(found["wasserstein"].sel(way="removed"), without)
+    np.testing.assert_allclose(found["wasserstein"].sel(way="added"), bare - more)
 
 
 def made_up(removed, added, diverges=()):
@@ -220,11 +221,14 @@ def test_only_what_both_say_is_concluded():
     assert "norms, off by 0.50 without it, 0.20 farther with it" in said[2]
 
     disagreed = conclusion(made_up({"MLP": 0.8, "heads": 0.3}, {"MLP": 0.1, "heads": 0.4}))
-    assert disagreed[0].startswith("No single part matters most: removing hurts most for MLP")
+    assert "both distances: removing hurts most for MLP, adding helps most for heads" in disagreed[0]
 
-    nothing = conclusion(made_up({"MLP": 0.8, "biases": 0.001}, {"MLP": -0.3, "biases": 0.01}))
-    assert nothing[0].startswith("No part is found to matter both")
-    assert nothing[-1] == "No effect either way: biases."
+    close = conclusion(made_up({"MLP": 0.8, "heads": 0.3}, {"MLP": 0.1, "heads": 0.1}))
+    assert "removing hurts most for MLP, adding helps most for no one part" in close[0]
+
+    nothing = conclusion(made_up({"MLP": 0.8, "biases": 0.001}, {"MLP": 0.0, "biases": 0.01}))
+    assert nothing[1].startswith("Removing and adding do not agree about: MLP, off by 0.80")
+    assert nothing[2].startswith("No effect either way: biases, off by 0.00 without it, 0.01 nearer with it")
 
 
 def test_tokens_that_overflow():

@@ -38,7 +38,7 @@ def test_long_tokens_turn_as_the_models_own(name, tmp_path):
     model = load(tmp_path, dtype="float64")
     y = np.random.default_rng(0).normal(size=(len(IDS), 16))
     y = y / np.linalg.norm(y, axis=1, keepdims=True)
-    if name == "gpt2":  # a LayerNorm's length depends on the mean coordinate: the same for all, to compare to first order
+    if name == "gpt2":  # a LayerNorm's length depends on the mean coordinate: nearly the same for all
         y = y - y.mean(axis=1, keepdims=True) + 0.05
         y = y / np.linalg.norm(y, axis=1, keepdims=True)
         inner = np.linalg.norm(y - y.mean(axis=1, keepdims=True), axis=1)

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp, register
-from metastable.equation.blocks import Block
+from metastable.equation.blocks import Block, Scale
 from metastable.equation.dynamics import Dynamics
-from metastable.models.families import BlockWeights
+from metastable.models.layer_parts import network, norm_part
 from metastable.models.model import Model
-from metastable.models.rungs import layer_position, network, norm_part, sphere
-from metastable.models.sphere_rungs import Length, LongToken
+from metastable.models.sphere_rungs import Length, LongToken, sphere
 
 KINDS = ("network", "network without MLP", "network without norms", "sphere", "sphere with MLP")
 
@@ -54,7 +53,7 @@ class System(NamedTuple):
 def climb(
     model: Model, systems: Mapping[str, System], depth: int, lengths: Sequence[Length]
 ) -> Iterator[dict[str, Array]]:
-    """The tokens (texts, n, d) of every system after layers 1 to ``depth``.
+    """The tokens (texts, n, d) of every system after layers 0 to ``depth``.
 
     ``lengths`` are those of the tokens that enter each layer; only particles on the sphere use them.
     """
@@ -62,6 +61,7 @@ def climb(
     wanted = {(s.kind, x[name].dtype) for name, s in systems.items()}
     n = max(start.shape[-2] for start in x.values())
     made: dict[tuple[str, Any], Dynamics] = {}
+    yield x
     for layer in range(depth):
         if layer == 0 or not model.shared:
             made = _layer(model, layer, n, lengths[layer], wanted)
@@ -75,43 +75,47 @@ def _unit(x: np.ndarray) -> np.ndarray:
 
 def _normed(model: Model, systems: Mapping[str, System], x: dict[str, Array], depth: int) -> dict[str, Array]:
     """The last state as the library shows it, after the final norm; directions have none."""
-    final = model.require_parts().final_norm() if depth == model.depth else None
-    if final is None:
+    norm = norm_part(model.require_parts().final_norm()) if depth == model.depth else None
+    if norm is None:
         return x
-    norm = norm_part([final])
     return {name: v if systems[name].on_sphere else _cast(norm, v.dtype)(v) for name, v in x.items()}
 
 
 def _layer(model: Model, layer: int, n: int, length: Length, wanted: set[tuple[str, Any]]) -> dict[Any, Dynamics]:
     """The dynamics of one layer for every structure and precision that is wanted."""
-    block, position, mask = model.block(layer), layer_position(model, layer, n), model.mask(layer)
+    block, mask = model.block(layer), model.mask(layer)
+    position = model.require_parts().position(layer, n)
     found: dict[Any, Dynamics] = {}
     for dtype in {dtype for _, dtype in wanted}:
         kinds = {kind for kind, other in wanted if other == dtype}
-        whole = _cast(network([block], position, mask), dtype)
-        if any(kind.startswith("sphere") for kind in kinds):
-            particles = _cast(sphere([block], [length], position, mask), dtype)
-            found["sphere", dtype] = particles
-            found["sphere with MLP", dtype] = _with_mlp(particles, whole, block, length, dtype)
+        whole = _cast(network([block], [position], [mask]), dtype)
+        assert whole.block is not None
         found["network", dtype] = whole
         found["network without MLP", dtype] = replace(whole, block=replace(whole.block, mlp=None))
         found["network without norms", dtype] = replace(whole, block=_without_norms(whole.block))
+        if any(kind.startswith("sphere") for kind in kinds):
+            particles = _cast(sphere([block], [length], [position], [mask]), dtype)
+            found["sphere", dtype] = particles
+            found["sphere with MLP", dtype] = replace(particles, block=_with_mlp(particles, whole.block, length, dtype))
     return found
 
 
-def _with_mlp(particles: Dynamics, whole: Dynamics, block: BlockWeights, length: Length, dtype: Any) -> Dynamics:
-    assert whole.block is not None
-    norm = None if block.order == "post" else whole.block.mlp_norm
-    return replace(particles, block=Block(mlp=LongToken(whole.block.mlp, norm, jnp.asarray(length.token, dtype))))
+def _with_mlp(particles: Dynamics, whole: Block, length: Length, dtype: Any) -> Block:
+    """The block of particles that are moved by the MLP as well."""
+    norm = None if whole.order == "post" else whole.mlp_norm
+    mlp = LongToken(whole.mlp, norm, whole.mlp_out, jnp.asarray(length.token, dtype))
+    own = particles.block
+    return Block(mlp=mlp) if own is None else replace(own, mlp=mlp, mlp_norm=own.attention_norm)
 
 
 def _same(x: Tokens) -> Tokens:
     return x
 
 
-def _without_norms(block: Block | None) -> Block:
-    assert block is not None
-    return replace(block, attention_norm=_same, mlp_norm=_same)
+def _without_norms(block: Block) -> Block:
+    """Norms become the identity; a gain on what a sublayer gives is none, and stays."""
+    attention_out, mlp_out = (p if isinstance(p, Scale) else None for p in (block.attention_out, block.mlp_out))
+    return replace(block, attention_norm=_same, mlp_norm=_same, attention_out=attention_out, mlp_out=mlp_out)
 
 
 def _cast(part: Any, dtype: Any) -> Any:

@@ -25,7 +25,7 @@ def given(model: Model, source: Source | None, longest: int) -> list[list[int]]:
         if model.tokenizer is None:
             raise InputError(f"{model.name!r} came without a tokenizer; give texts of token ids.")
         read = islice(texts(default_corpus(model.name)), _READ)
-        return several([as_ids(text, model.tokenizer) for text in read], TEXTS, min(longest, model.longest))
+        return several([as_ids(text, model.tokenizer) for text in read], TEXTS, min(longest, model.longest, TOKENS))
     one = isinstance(source, str) or (len(source) > 0 and isinstance(source[0], int))
     found = [as_ids(text, model.tokenizer) for text in ([source] if one else source)]
     if not found or any(not ids for ids in found):

@@ -22,7 +22,7 @@ from metastable.models.common_texts import Source, given
 from metastable.models.load import load
 from metastable.models.model import Model, check_layers
 from metastable.models.parts_alone import all_systems, compared_systems, parts_dataset
-from metastable.models.rungs import RUNGS, check_climbable, rung
+from metastable.models.rungs import RUNGS, check_climbable, check_rungs, rung
 from metastable.models.sphere_rungs import Length, one_length, typical_lengths
 from metastable.models.token_distances import distances, gram, gram_distance, pairs, rand_index
 from metastable.solve.simulate import simulate
@@ -113,6 +113,7 @@ def ladder(
     """
     model = name if isinstance(name, Model) else load(name)
     check_climbable(model, head)
+    check_rungs(rungs)
     depth = model.depth if layers is None else int(layers)
     check_layers(model, depth)
     ids = given(model, texts, longest)
@@ -122,11 +123,10 @@ def ladder(
     seen = _Seen(real, _doubled_states(model, ids[0], depth) if 4 in rungs else None, threshold, keep)
     if seen.exact is not None:
         systems[_EXACT] = systems["rung 4"]._replace(start=seen.exact[0])
-    seen.layer(0, {name: system.start for name, system in systems.items()})
-    for layer, x in enumerate(climb(model, systems, depth, lengths), 1):
-        if progress is not None:
-            progress(layer - 1, depth)
+    for layer, x in enumerate(climb(model, systems, depth, lengths)):
         seen.layer(layer, x)
+        if progress is not None and layer < depth:
+            progress(layer, depth)
     made = {"model": model.name, "method": "layers", "discrete": True, "dt": 1.0, "dtype": model.dtype}
     times = np.arange(depth + 1.0)
     runs = [
@@ -140,7 +140,7 @@ def ladder(
         tuple(runs),
         _dataset(model, seen, list(rungs), lengths, head),
         baselines(np.stack(seen.cosines), threshold),
-        parts_dataset(seen.rows, seen.cosines, compared_systems(model, real.shape[-2])) if parts else None,
+        parts_dataset(seen.rows, seen.cosines, compared_systems(model)) if parts else None,
     )
 
 

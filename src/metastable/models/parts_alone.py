@@ -28,7 +28,6 @@ import numpy as np
 
 from metastable.models.climbing import Switches, System
 from metastable.models.model import Model
-from metastable.models.rungs import layer_position
 from metastable.models.token_distances import DISTANCES, RULE, distances, over_layers, over_texts, told_apart
 
 if TYPE_CHECKING:
@@ -83,24 +82,24 @@ def all_systems(
         "bare + norms": System("network without MLP", bare, start),
         "bare + MLP": System("sphere with MLP", bare, start),
     }
-    compared = compared_systems(model, start.shape[-2])
-    if compared.get("positions") == _EMBEDDED:
-        texts = [model.require_parts().start(text, positions=False) for text in ids]
-        placeless = np.stack([x for x in texts if x is not None]).astype(start.dtype)
-        found["network - positions"] = System("network", whole, placeless)
+    compared = compared_systems(model)
+    texts = [x for text in ids if (x := model.require_parts().start(text, positions=False)) is not None]
+    if texts:
+        placeless = np.stack(texts).astype(start.dtype)
+        found["network - positions"] = System("network", replace(whole, positions=0.0), placeless)
         found["bare - positions"] = System("sphere", bare, placeless)
     wanted = {name for row in compared.values() for name in row} | {f"rung {k}" for k in rungs}
     return {name: system for name, system in found.items() if name in wanted}
 
 
-def compared_systems(model: Model, n: int) -> dict[str, tuple[str, str, str]]:
+def compared_systems(model: Model) -> dict[str, tuple[str, str, str]]:
     """The rows of COMPARED for the parts that a model has."""
     block, found = model.block(0), dict(COMPARED)
     if block.heads < 2:
         del found["heads"]
     if all(bias is None for bias in (block.q_bias, block.k_bias, block.v_bias, block.o_bias)):
         del found["biases"]
-    if layer_position(model, 0, n) is None:
+    if model.require_parts().position(0, 2).kind == "embedded":
         found["positions"] = _EMBEDDED
         if model.require_parts().start([0, 0], positions=False) is None:
             del found["positions"]
@@ -186,42 +185,41 @@ def _lost(parts: "xarray.Dataset") -> dict[str, list[str]]:
 def conclusion(parts: "xarray.Dataset") -> list[str]:
     """What removing and adding say alike, in sentences; where they differ, that they do."""
     signs, found = verdicts(parts), effects(parts)
-    needed = [part for part, sign in signs.items() if set(sign.values()) == {1}]
-    split = [part for part, sign in signs.items() if sign[WAYS[0]] == 1 and sign[WAYS[1]] == -1]
-    none = [part for part, sign in signs.items() if set(sign.values()) == {0}]
-    numbers = {part: _numbers(found, parts, part) for part in signs}
-    said = [f"{_first(needed, found, parts)} (Gram distances; effects below {SMALL:g} count as none, {RULE})."]
-    if len(needed) > 1:
-        listed = "; ".join(f"{part}, {numbers[part]}" for part in needed)
-        said.append(f"Needed both ways, in both distances: {listed}.")
-    if split:
-        listed = "; ".join(f"{part}, {numbers[part]}" for part in split)
-        said.append(f"The network needs these, but given to the bare system alone they lead away from it: {listed}.")
-    if none:
-        said.append(f"No effect either way: {', '.join(none)}.")
-    return said
+    groups: dict[str, list[str]] = {
+        "Needed both ways, in both distances": [],
+        "The network needs these, but given to the bare system alone they lead away from it": [],
+        "Removing and adding do not agree about": [],
+        "No effect either way": [],
+    }
+    kinds = dict(zip([(1, 1), (1, -1), None, (0, 0)], groups))
+    for part, sign in signs.items():
+        groups[kinds.get((sign[WAYS[0]], sign[WAYS[1]]), kinds[None])].append(f"{part}, {_numbers(found, parts, part)}")
+    said = [f"{_first(found, parts)} (Gram distances; effects below {SMALL:g} count as none, {RULE})."]
+    return said + [f"{what}: {'; '.join(which)}." for what, which in groups.items() if which]
 
 
-def _first(needed: list[str], found: "xarray.Dataset", parts: "xarray.Dataset") -> str:
+def _first(found: "xarray.Dataset", parts: "xarray.Dataset") -> str:
     """The part that matters most by both ways and both distances, or that there is none."""
-    if not needed:
-        return "No part is found to matter both by removing it from the network and by adding it to the bare system"
-    lost = _lost(parts)
-    mean = {(way, d): over_texts(found[d].sel(way=way))[0] for way in WAYS for d in DISTANCES}
-    names, most = [str(part) for part in found.part.values], {}
-    for (way, d), values in mean.items():
-        own = {part: np.inf if part in lost.get(way, ()) else float(values.sel(part=part)) for part in names}
-        most[way, d] = max(own, key=lambda part: own[part])
-    if len(set(most.values())) == 1:
-        top = most[WAYS[0], DISTANCES[0]]
+    most = {way: {_largest(found[d].sel(way=way), _lost(parts).get(way, [])) for d in DISTANCES} for way in WAYS}
+    agreed = most[WAYS[0]] | most[WAYS[1]]
+    top = next(iter(agreed))
+    if len(agreed) == 1 and top:
         return f"The part that matters most, both ways and in both distances, is {top}: {_numbers(found, parts, top)}"
-    removed, added = most[WAYS[0], DISTANCES[0]], most[WAYS[1], DISTANCES[0]]
-    if removed == added:
-        return f"{removed} has the largest effect both ways, but the two distances disagree about it"
-    return (
-        f"No single part matters most: removing hurts most for {removed} ({_numbers(found, parts, removed)}), "
-        f"adding helps most for {added} ({_numbers(found, parts, added)})"
-    )
+    said = [
+        f"{verb} most for {only}" if len(which) == 1 and (only := next(iter(which))) else f"{verb} most for no one part"
+        for verb, which in zip(("removing hurts", "adding helps"), most.values())
+    ]
+    return f"No single part matters most both ways and in both distances: {said[0]}, {said[1]}"
+
+
+def _largest(values: "xarray.DataArray", lost: Sequence[str]) -> str:
+    """The part whose effect is larger than every other's, told apart text by text; "" where there is none such."""
+    names = [str(part) for part in values.part.values]
+    if lost:  # tokens that overflow are farther from the model than any others
+        return lost[0] if len(lost) == 1 else ""
+    top = max(names, key=lambda part: float(values.sel(part=part).mean()))
+    gaps = [values.sel(part=top).values - values.sel(part=part).values for part in names if part != top]
+    return top if all(told_apart(gap) == 1 for gap in gaps) else ""
 
 
 def _numbers(found: "xarray.Dataset", parts: "xarray.Dataset", part: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from metastable.equation.weights import from_eigenvalues
 from metastable.errors import InputError
 from metastable.models.families import BlockWeights
-from metastable.models.folding import Maps, folded, reads_normed
+from metastable.models.folding import Maps, front_norm, linear
 from metastable.models.load import load
 from metastable.models.model import Model
 from metastable.models.promotions import Promotion, promoted, upper
@@ -96,7 +96,7 @@ def spectra(
     promotions: list[Promotion] = []
     for layer in chosen:
         block = model.block(layer)
-        maps, length = folded(block), squared_length(model, layer, block)
+        maps, length = linear(block), squared_length(model, layer, block)
         leading = []
         for head in range(block.heads):
             row, finding, vectors = _head(block, maps, head, length)
@@ -183,10 +183,12 @@ def squared_length(model: Model, layer: int, block: BlockWeights) -> float:
     A norm in front of attention makes it d, its gain being in the maps. A post-norm layer reads what the layer before
     it has normed, the first one what the embedding has.
     """
-    if reads_normed(block):
+    if front_norm(block) is not None:
         return float(block.Q.shape[-1])
     parts = model.require_parts()
     norm = (parts.block(layer - 1).mlp_norm if layer > 0 else parts.input_norm()) or block.mlp_norm
+    if norm is None:
+        return float(block.Q.shape[-1])
     return float((norm.gain**2).sum() + (0.0 if norm.bias is None else (norm.bias**2).sum()))
 
 
@@ -211,7 +213,7 @@ def value_matrix(name: str | Path | Model, head: int, layer: int = 0, top: int |
     (3, 3)
     """
     model = name if isinstance(name, Model) else load(name)
-    maps = folded(model.block(layer))
+    maps = linear(model.block(layer))
     if not 0 <= head < maps.heads:
         raise InputError(f"{model.name!r} has heads 0 to {maps.heads - 1}, not {head}.")
     if top is None:

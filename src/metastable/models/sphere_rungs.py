@@ -19,15 +19,18 @@ y, divided by r: long tokens turn slowly. In a post-norm model s = r, and O V mo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metastable.backend import register
-from metastable.equation.weights import Weights
-from metastable.models.families import BlockWeights
-from metastable.models.folding import folded, reads_normed
+from metastable.equation.blocks import RMSNorm
+from metastable.equation.dynamics import Dynamics
+from metastable.models.families import BlockWeights, Positions
+from metastable.models.families.shared import HeadNorm
+from metastable.models.folding import folded, front_norm
+from metastable.models.layer_parts import network
 
 
 class Length(NamedTuple):
@@ -56,7 +59,7 @@ def one_length(lengths: Sequence[Length]) -> Length:
 
 def read_length(block: BlockWeights, length: Length) -> float:
     """s: how long the token is that attention's folded maps act on."""
-    norm = block.attention_norm if reads_normed(block) else None
+    norm = front_norm(block)
     if norm is None:
         return length.token
     d = block.Q.shape[-1]
@@ -64,34 +67,82 @@ def read_length(block: BlockWeights, length: Length) -> float:
     return float(np.sqrt(d) * length.token / np.sqrt(inside**2 + d * norm.eps))
 
 
-def sphere_weights(
-    block: BlockWeights, length: Length, scale: float = 1.0, heads: slice = slice(None), biases: bool = True
-) -> Weights:
-    """The maps of one layer for particles on the unit sphere; queries are multiplied by ``scale`` besides."""
+def sphere(
+    blocks: Sequence[BlockWeights],
+    lengths: Sequence[Length],
+    positions: Sequence[Positions],
+    masks: Sequence[str],
+    heads: slice = slice(None),
+    biases: bool = True,
+) -> Dynamics:
+    """The layers of a model for particles on the unit sphere that represent tokens of the given lengths."""
+    made = [particle_block(b, length, heads, biases) for b, length in zip(blocks, lengths)]
+    found = network(made, positions, masks, with_mlp=False)
+    if made[0].attention_out is None:
+        return replace(found, geometry="sphere", block=None)
+    assert found.block is not None
+    return replace(found, block=replace(found.block, attention_norm=RMSNorm(unit=True)))
+
+
+def particle_block(
+    block: BlockWeights, length: Length, heads: slice = slice(None), biases: bool = True
+) -> BlockWeights:
+    """A layer whose maps act on particles: s in Q, K and V, 1/r in what attention gives, no norms of tokens.
+
+    A norm of what attention gives (Gemma 2, OLMo 2) stays; its gain and bias are divided by r.
+    """
     maps, s, r = folded(block), read_length(block, length), length.token
-    found: dict[str, Any] = {
-        "Q": scale * s * maps.Q[heads],
-        "K": s * maps.K[heads],
-        "V": s * maps.V[heads],
-        "O": maps.O[heads] / r,
-    }
-    if biases:
-        for name in ("q_bias", "k_bias", "v_bias"):
-            bias = getattr(maps, name)
-            found[name] = None if bias is None else (scale if name == "q_bias" else 1.0) * bias[heads]
-        found["o_bias"] = None if maps.o_bias is None else maps.o_bias / r
-    return Weights(**found)
+    out = block.attention_out if block.attention_out is not None and block.attention_out.kind != "scale" else None
+    shrink = 1.0 if out is not None else 1.0 / r
+    joint = block.q_norm is not None and block.q_norm.joint
+    chosen = slice(None) if joint else heads  # a norm over all heads needs them all: the others then give nothing
+    O = np.zeros_like(maps.O)
+    O[heads] = shrink * maps.O[heads]
+    return replace(
+        block,
+        Q=s * maps.Q[chosen],
+        K=s * maps.K[chosen],
+        V=s * maps.V[chosen],
+        O=O[chosen],
+        q_bias=_some(maps.q_bias, chosen, biases),
+        k_bias=_some(maps.k_bias, chosen, biases),
+        v_bias=_some(maps.v_bias, chosen, biases),
+        o_bias=None if maps.o_bias is None or not biases else shrink * maps.o_bias,
+        order="post",
+        attention_norm=None,
+        mlp_norm=None,
+        attention_out=None if out is None else replace(out, gain=out.gain / r, bias=_over(out.bias, r)),
+        q_norm=_of_heads(block.q_norm, chosen),
+        k_norm=_of_heads(block.k_norm, chosen),
+    )
+
+
+def _some(bias: np.ndarray | None, heads: slice, wanted: bool) -> np.ndarray | None:
+    return bias[heads] if bias is not None and wanted else None
+
+
+def _over(bias: np.ndarray | None, length: float) -> np.ndarray | None:
+    return None if bias is None else bias / length
+
+
+def _of_heads(norm: HeadNorm | None, heads: slice) -> HeadNorm | None:
+    """A norm of queries or keys for some heads; one gain for all stays."""
+    if norm is None or len(norm.gain) == 1:
+        return norm
+    return replace(norm, gain=norm.gain[heads], bias=None if norm.bias is None else norm.bias[heads])
 
 
 @register
 @dataclass(frozen=True)
 class LongToken:
-    """A sublayer of the model for particles y: sublayer(norm(r y)) / r, as it would move a token of length r."""
+    """A sublayer of the model for particles y: out(sublayer(norm(r y))) / r, as it would move a token of length r."""
 
     sublayer: Any
     norm: Any
+    out: Any
     length: float
 
     def __call__(self, y: Any) -> Any:
         x = self.length * y
-        return self.sublayer(x if self.norm is None else self.norm(x)) / self.length
+        added = self.sublayer(x if self.norm is None else self.norm(x))
+        return (added if self.out is None else self.out(added)) / self.length

@@ -100,16 +100,15 @@ def _spectra(study: Study) -> dict[str, Any]:
 
 
 def _ladder(study: Study) -> dict[str, Any]:
-    names = ("top_rung_error", "exact_error", "step_error", "rungs", "baselines")
+    names = ("top_rung_error", "step_error", "theory_gram_distance", "rungs", "baselines")
     if study.ladder is None or study.baselines is None:
         return dict.fromkeys(names)
-    top = study.ladder.isel(rung=-1)
     steps = study.ladder["step_error"].values
     rungs = {str(k): averaged(study.ladder.sel(rung=k)) for k in study.ladder.rung.values}
     beside = {str(b): averaged(study.baselines.sel(baseline=b)) for b in study.baselines.baseline.values}
-    exact = plain(study.ladder["exact_error"].max()) if "exact_error" in study.ladder else None
+    error = plain(study.ladder["exact_error"].max())
     step = plain(np.nanmax(steps)) if np.isfinite(steps).any() else None
-    return dict(zip(names, (plain(top["relative_error"].max(skipna=False)), exact, step, rungs, beside)))
+    return dict(zip(names, (error, step, rungs["1"]["gram_distance"][0], rungs, beside)))
 
 
 def averaged(data: "xarray.Dataset") -> dict[str, list[float | None]]:

@@ -13,8 +13,8 @@ SHAPES = ("one point", "many small clusters", "no clusters", "some tokens togeth
 RULE = (
     f"Clusters are tokens linked by cosines above {LINKED:g}. One point: the largest holds at least "
     f"{percent(ONE_POINT)} of a text's tokens. Many small clusters: beside the mean direction, at least {MANY:g} in a "
-    f"text that hold different tokens, the largest with at most {percent(SMALL)} of the tokens. No clusters: beside the "
-    f"mean direction, at most {percent(NONE)} of the tokens are in clusters of different tokens."
+    f"text that hold different tokens, the largest with at most {percent(SMALL)} of the tokens. No clusters: beside "
+    f"the mean direction, at most {percent(NONE)} of the tokens are in clusters of different tokens."
 )
 
 
