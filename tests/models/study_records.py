@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import xarray
 
+from metastable.models.controls import Controls
 from metastable.models.layer_similarity import WEIGHTING
 from metastable.models.study import Settings, Study, purpose, read
+from metastable.models.study_record import MEASURED
 from metastable.store.datasets import write_dataset
 from metastable.store.files import write_json
 from metastable.store.folder import claim, finish
@@ -150,9 +152,10 @@ def made_study(
     frozen: float = 0.4,
     grouped: bool = True,
     sink: float = 0.5,
+    written: bool = False,
     **given: float,
 ) -> Study:
-    """A finished study with numbers that are known; ``given`` sets similarities."""
+    """A finished study with numbers that are known, in memory or on disk; ``given`` sets similarities."""
     rng = np.random.default_rng(0)
     settings = Settings(name, layers=layers, control=control, control_seeds=2)
     data = {"similarity": similarity(rng, layers, **given), "cloud": cloud(rng, layers)}
@@ -167,24 +170,29 @@ def made_study(
     facts |= {"shared": True, "causal": False, "parameters": 1234, "digest": "abc", "dtype": "float32"}
     facts |= {"stored": "", "final_norm": False if parts else None, "order": "post", "rotary": False}
     why = "" if parts else "Its weights are not known here."
+    promoted = [{"layer": 0, "head": 1, "eigenvalue": [1.0, 0.0], "toward": ["<b>"], "away": ["b"]}] if parts else []
+    probe = {"model": facts, "layers": layers, "source": "english", "texts": TEXTS, "tokens": 18, "notes": ["A note."]}
+    about: dict[str, dict[str, Any]] = {
+        "probe": {**probe, "seconds": {"network": 1.0, "reduction": 1.0}, "climbed": []},
+        "spectra": {"absent": why, "promotions": promoted, "triples": []},
+        "ladder": {"absent": why, "notes": [], "texts": TEXTS, "tokens": 6, "seconds": 2.0},
+    }
+    if written:
+        _write(folder, settings, data, about)
+        return read(folder)
+    beside = {key: data.pop(f"controls_{key}", None) for key in MEASURED}
+    names = ("similarity", "heads", "sinks", "cloud", "spectra", "ladder", "baselines", "parts")
+    controls = Controls((), **beside) if control else None
+    return Study(folder, settings, facts, **{key: data.get(key) for key in names}, controls=controls, about=about)
+
+
+def _write(folder: Path, settings: Settings, data: dict[str, xarray.Dataset], about: dict[str, dict[str, Any]]) -> None:
     with claim(folder, purpose(settings)):
         for key, values in data.items():
             write_dataset(folder, key, values)
-        seconds = {"network": 1.0, "reduction": 1.0}
-        probe = {
-            "model": facts,
-            "layers": layers,
-            "source": "english",
-            "texts": TEXTS,
-            "tokens": 18,
-            "notes": ["A note."],
-        }
-        write_json(folder / "probe.json", {**probe, "seconds": seconds, "climbed": []})
-        promoted = [{"layer": 0, "head": 1, "eigenvalue": [1.0, 0.0], "toward": ["<b>"], "away": ["b"]}]
-        write_json(folder / "spectra.json", {"absent": why, "promotions": promoted if parts else [], "triples": []})
-        write_json(folder / "ladder.json", {"absent": why, "notes": [], "texts": TEXTS, "tokens": 6, "seconds": 2.0})
+        for step, facts in about.items():
+            write_json(folder / f"{step}.json", facts)
         finish(folder, "study")
-    return read(folder)
 
 
 def _repeated(rng: Any, layers: int, key: str, control: tuple[str, ...], own: xarray.Dataset) -> xarray.Dataset:

@@ -18,9 +18,9 @@ from tests.models.study_records import made_study
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two studies with everything, one of them with controls, and one of a model without maps and known weights."""
     folder = tmp_path_factory.mktemp("compared")
-    made_study(folder / "a", name="first")
-    made_study(folder / "b", name="second", layers=3, control=(), mean=0.5, rungs=(0.9, 0.8, 0.7, 0.6))
-    made_study(folder / "c", name="third", layers=3, control=(), maps=False, parts=False)
+    made_study(folder / "a", name="first", written=True)
+    made_study(folder / "b", name="second", layers=3, control=(), mean=0.5, rungs=(0.9, 0.8, 0.7, 0.6), written=True)
+    made_study(folder / "c", name="third", layers=3, control=(), maps=False, parts=False, written=True)
     return folder
 
 
@@ -88,7 +88,7 @@ def test_a_model_is_measured_first(home: Path, tmp_path: Path, monkeypatch: pyte
 
     def run(settings: Any, folder: Path, progress: Any) -> tuple[Any, str]:
         asked.append(str(folder))
-        return made_study(folder, name=settings.model, control=()), "made"
+        return made_study(folder, name=settings.model, control=(), parts=False, maps=False, written=True), "made"
 
     monkeypatch.setattr("metastable.models.comparison.run", run)
     shown = sides([str(home / "b"), "minilm"])

@@ -23,13 +23,13 @@ from tests.models.study_records import DEPTH, HEADS, made_study
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return made_study(tmp_path_factory.mktemp("made") / "whole")
+    return made_study(tmp_path_factory.mktemp("made") / "whole", written=True)
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A model without maps and without known weights, and no controls."""
-    return made_study(tmp_path_factory.mktemp("made") / "bare", control=(), maps=False, parts=False)
+    return made_study(tmp_path_factory.mktemp("made") / "bare", control=(), maps=False, parts=False, written=True)
 
 
 def said(study: Any, name: str) -> tuple[str, str]:
@@ -85,7 +85,7 @@ def test_no_sink(tmp_path: Path) -> None:
     ("frozen", "rungs", "words"),
     [
         (0.4, (1.8, 1.7, 1.6, 1.5), "farther from the model than tokens that do not move"),
-        (1.7, (0.5, 1.8, 1.8, 1.8), "Rung 0 of the ladder beat"),
+        (1.7, (0.5, 1.8, 1.8, 1.8), "Rung 0 of the ladder beats every baseline"),
         (1.7, (1.75, 1.65, 1.75, 1.65), "Rungs 1 and 3 of the ladder beat every baseline"),
     ],
 )
@@ -186,7 +186,7 @@ def test_the_film_shows_every_state(whole: Any, tmp_path: Path) -> None:
 def test_a_damaged_study_is_named(tmp_path: Path) -> None:
     import shutil
 
-    made_study(tmp_path / "study", control=())
+    made_study(tmp_path / "study", control=(), parts=False, maps=False, written=True)
     shutil.rmtree(tmp_path / "study" / "similarity.zarr")
     with pytest.raises(InputError, match=r"damaged \(similarity.zarr"):
         read(tmp_path / "study")

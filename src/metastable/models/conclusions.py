@@ -226,7 +226,9 @@ def _winner(study: Study) -> str:
     }
     better = [str(k) for k in rungs if all(sign == -1 for sign in signs[k].values())]
     if better:
-        return f"Rung{'s' if len(better) > 1 else ''} {listed(better)} of the ladder beat every baseline."
+        many = len(better) > 1
+        which, verb = ("Rungs", "beat") if many else ("Rung", "beats")
+        return f"{which} {listed(better)} of the ladder {verb} every baseline."
     beaten = [b for b in names if all(signs[k][b] == 1 for k in rungs)]
     if beaten:
         words = listed([_BASELINES.get(name, name) for name in beaten])

@@ -1,8 +1,7 @@
 """The steps of a study, each left on disk whole, so that it can be stopped at any moment and resumed."""
 
 import time
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from metastable.models.spectra import spectra
 from metastable.models.study_record import MEASURED
 from metastable.models.study_settings import Settings, corpus, source
 from metastable.models.token_cloud import token_cloud
-from metastable.models.tokens import as_ids
 from metastable.models.weight_storage import stored
 from metastable.progress import Progress, Report
 from metastable.store.datasets import write_dataset
@@ -23,7 +21,6 @@ from metastable.store.files import read_json, remove, write_json
 from metastable.store.folder import STATE, release
 
 LADDER_LAYERS = 96  # the ladder is climbed no deeper than this
-_READ = 64  # texts among which those of the ladder are chosen
 
 
 def take_steps(home: Path, settings: Settings, model: Model, report: Report) -> None:
@@ -45,7 +42,6 @@ def take_steps(home: Path, settings: Settings, model: Model, report: Report) -> 
 
 def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> None:
     given, notes = source(settings, model)
-    some, given = _remembered(given, _READ)
 
     def counted(done: int, total: int | None) -> None:
         most = total or settings.limit
@@ -75,27 +71,15 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
         "tokens": found.tokens,
         "notes": [*notes, *found.notes],
         "seconds": {key: round(value, 3) for key, value in found.seconds.items()},
-        "climbed": _ids(model, some),
+        "climbed": _climbed(found.sample),
     }
     write_json(folder / "probe.json", facts)
 
 
-def _remembered(
-    texts: Iterable[str | Sequence[int]], count: int
-) -> tuple[list[str | Sequence[int]], Iterable[str | Sequence[int]]]:
-    """The first texts, and all of them: standard input can be read once only."""
-    if isinstance(texts, Sequence):
-        return list(texts[:count]), texts
-    rest = iter(texts)
-    first = list(islice(rest, count))
-    return first, chain(first, rest)
-
-
-def _ids(model: Model, texts: Iterable[str | Sequence[int]]) -> list[list[int]]:
+def _climbed(sample: Sequence[Sequence[int]]) -> list[list[int]]:
     """Texts for the ladder: token ids of one length, none where no text has two tokens."""
-    each = [as_ids(text, model.tokenizer) for text in texts if not isinstance(text, str) or text.strip()]
     try:
-        return several(ids[: model.longest] for ids in each)
+        return several(sample)
     except InputError:
         return []
 
