@@ -17,7 +17,7 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.models.baselines import baselines
-from metastable.models.climbing import climb
+from metastable.models.moving_systems import climb
 from metastable.models.common_texts import Source, given
 from metastable.models.load import load
 from metastable.models.model import Model, check_layers
