@@ -30,6 +30,7 @@ def model(
     longest: Number = 1024,
     control: Annotated[str, Parameter(metavar="NAMES", show_default=False)] = "",
     control_seeds: Number = 3,
+    images: Annotated[str | None, Parameter(metavar="FOLDER", show_default=False)] = None,
     out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
     json: JSON = False,
 ) -> int:
@@ -51,7 +52,7 @@ def model(
     head
         the head of the ladder's first rung; layers and heads are counted from 0
     part
-        which half of a T5: encoder or decoder
+        which half of a T5 (encoder, decoder) or of a CLIP (vision, text)
     longest
         cut texts to this many tokens
     control
@@ -59,6 +60,8 @@ def model(
         with commas between
     control_seeds
         how many seeds of each control; each is one more pass over the texts
+    images
+        a folder of pictures, for a vision model (ViT, DINOv2, the vision half of a CLIP with --part vision)
     out
         folder of the record and of report.html; model-NAME without it
     json
@@ -69,7 +72,7 @@ def model(
     from metastable.models.study_settings import Settings
 
     controls = chosen(control) if control else ()
-    settings = Settings(name, layers, texts, limit, special, head, part, longest, controls, control_seeds)
+    settings = Settings(name, layers, texts, limit, special, head, part, longest, controls, control_seeds, images)
     folder = out if out is not None else default_folder(name)
     left = f"Interrupted; what is finished is in {str(folder)!r}: run the same command again to go on from there"
     with notes() as sentences, interruptible(lambda: left), progress_bar() as progress:

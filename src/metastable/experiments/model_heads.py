@@ -50,8 +50,7 @@ def run(params: Params, work: Work) -> Data:
             model, given, [reducer], depth, min(512, model.longest), progress=_report_texts(work, len(given))
         )
         found = {name: getattr(reducer, name) for name in ("total", "count", "null", "noise", "received")}
-        shown = model.seen(tally.first)
-        words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
+        words = model.words(tally.first, reducer.received.shape[-1])
         return found | {"words": np.array(words), "layer": np.arange(1, depth + 1)}
 
     data = work.part("heads", heads)

@@ -38,7 +38,7 @@ def command(settings: Settings) -> str:
     """The command that makes this study."""
     arguments = ["metastable", "model", settings.model]
     standard = Settings(settings.model)
-    for name in ("layers", "texts", "limit", "head", "part", "longest", "control", "control_seeds"):
+    for name in ("layers", "texts", "limit", "head", "part", "longest", "images", "control", "control_seeds"):
         value = getattr(settings, name)
         if value != getattr(standard, name):
             arguments += [f"--{name.replace('_', '-')}", ",".join(value) if name == "control" else str(value)]

@@ -1,12 +1,14 @@
 """What a study is of: its settings, and the texts that they name."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.controls import chosen
+from metastable.models.images import image_files
 from metastable.models.model import Model
 from metastable.models.texts import default_corpus, texts
 
@@ -27,6 +29,7 @@ class Settings:
     longest: int = 1024
     control: tuple[str, ...] = ()
     control_seeds: int = 3
+    images: str | None = None
 
 
 def check_settings(settings: Settings) -> None:
@@ -47,14 +50,22 @@ def check_head(settings: Settings, model: Model) -> None:
 
 
 def corpus(settings: Settings, model: Model) -> str:
-    """The name of the texts."""
+    """The name of the texts, or of the pictures."""
+    if settings.images is not None:
+        return f"pictures in {settings.images}"
     if model.tokenizer is None and settings.texts is None:
         return "random token ids"
     return settings.texts or default_corpus(settings.model)
 
 
-def source(settings: Settings, model: Model) -> tuple[Iterable[str | Sequence[int]], list[str]]:
-    """The texts, and what a reader should know about them."""
+def source(settings: Settings, model: Model) -> tuple[Iterable[Any], list[str]]:
+    """The texts or pictures, and what a reader should know about them."""
+    if settings.images is not None:
+        return image_files(settings.images, settings.limit), []
+    if model.vocabulary is None:
+        raise InputError(
+            f"{model.name!r} reads no text; give a folder of pictures with --images, or arrays from Python."
+        )
     if model.tokenizer is not None:
         return texts(corpus(settings, model), settings.limit), []
     if settings.texts is not None:

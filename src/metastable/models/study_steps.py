@@ -112,7 +112,8 @@ def _ladder(folder: Path, settings: Settings, model: Model, report: Report) -> N
     started = time.perf_counter()
     texts, notes, absent = probed["climbed"], [], model.why_no_ladder
     if not texts and not absent:
-        absent = "The ladder compares pairs of tokens, and no text has more than a single token."
+        what = "is climbed on texts of token ids" if settings.images else "compares pairs of tokens"
+        absent = f"The ladder {what}, and there is no text of more than a single token."
     layers = min(int(probed["layers"]), LADDER_LAYERS)
     if layers < probed["layers"] and not absent:
         notes.append(f"The ladder is climbed to state {layers}.")

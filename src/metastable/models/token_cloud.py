@@ -6,14 +6,13 @@ states shown, raw and centred each with a plane of its own: one plane for all st
 because its token does. A projected point lies in the unit disc; on its rim the whole direction is seen.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from metastable.models.depth_axis import some_layers
 from metastable.models.layer_similarity import KINDS, beside_mean, unit_tokens
-from metastable.models.model import Model
+from metastable.models.model import Given, Model
 
 if TYPE_CHECKING:
     import xarray
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 STATES, TOKENS = 49, 192  # at most so many states and tokens are shown
 
 
-def token_cloud(model: Model, ids: Sequence[int], layers: int) -> "xarray.Dataset":
+def token_cloud(model: Model, given: Given, layers: int) -> "xarray.Dataset":
     """Places of a text's tokens in the plane.
 
     The dataset holds ``place`` (kind, layer, token, axis), nan for a token that has no direction of that kind, and
@@ -50,16 +49,16 @@ def token_cloud(model: Model, ids: Sequence[int], layers: int) -> "xarray.Datase
             both[there] = beside
             units["centred"].append(_filled(v, both))
 
-    given = list(ids[:TOKENS])
+    if not isinstance(given, np.ndarray):
+        given = list(given[:TOKENS])
     model.watch(given, layers, see, lambda layer, A: None)
     place = np.stack([_projected(np.stack(units[kind])) for kind in KINDS])  # (kind, state, token, 2)
-    shown = model.seen(given)
-    words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
+    words = model.words(given, place.shape[2])
     with np.errstate(invalid="ignore"):
         squares = (place**2).sum(axis=-1)
         seen = np.nansum(squares, axis=-1) / np.maximum(np.isfinite(squares).sum(axis=-1), 1)
     variables = {"place": (("kind", "layer", "token", "axis"), place), "seen": (("kind", "layer"), seen)}
-    return xarray.Dataset(variables, {"kind": list(KINDS), "layer": states, "word": ("token", list(words))})
+    return xarray.Dataset(variables, {"kind": list(KINDS), "layer": states, "word": ("token", words)})
 
 
 def _filled(u: np.ndarray, there: np.ndarray) -> np.ndarray:
