@@ -15,7 +15,7 @@ from metastable.models.controls import ABOUT, chosen, random_tokens, seeds_of, s
 from metastable.models.model import Model, fresh
 from metastable.models.tokens import Tokenizer, is_punctuation
 from metastable.models.torch_model import ModuleModel
-from tests.models.conftest import FAMILIES, IDS, VOCABULARY, build
+from tests.models.conftest import IDS, SMALL, VOCABULARY, build
 
 rng = np.random.default_rng(5)
 TEXTS = [IDS, [3, 9, 9, 4], *(rng.integers(0, 50, n).tolist() for n in (12, 7))]
@@ -25,7 +25,7 @@ def weights(model):
     return {name: p.numpy(force=True).copy() for name, p in model.whole.named_parameters()}
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", SMALL)
 def test_fresh_weights_are_the_library_s_own(models, name):
     """As the class itself draws them; gains 1, biases 0; the model keeps its own."""
     model = models[name]
