@@ -37,7 +37,7 @@ def attend(block, x, positions, mask):
         q, k = ((z[..., :half] + 1j * z[..., half:]) * turn for z in (q, k))
         scores = np.einsum("hnk,hmk->hnm", q, k.conj()).real
     else:
-        bias = positions.table(n)[:, n - 1 + offset] if positions.kind == "relative" else 0.0
+        bias = positions.table[:, n - 1 + offset] if positions.kind == "relative" else 0.0
         scores = np.einsum("hnk,hmk->hnm", q, k)
     scores = block.scale * scores + bias
     if mask != "full":
@@ -69,22 +69,21 @@ def layer(block, x, positions, mask):
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_layers_from_plain_arrays(models, name):
     model = models[name]
-    family, stack = model.family, model.stack
     states, maps = plain(model, IDS)
     # the library computes some norms and rotary tables in float32, whatever the weights are
-    tolerance = 1e-5 if family.name in ("llama", "t5") else 1e-12
+    tolerance = 1e-5 if model.family.name in ("llama", "t5") else 1e-12
     for l in range(2):  # the last state may come after a final norm
         block = model.block(l)
-        x, A = layer(block, states[l], family.positions(stack), family.mask(stack))
+        x, A = layer(block, states[l], model.parts.position(l, len(IDS)), model.mask(l))
         np.testing.assert_allclose(A, maps[l], atol=tolerance)
         assert np.linalg.norm(x - states[l + 1]) < tolerance * np.linalg.norm(states[l + 1])
     assert block.heads == maps[0].shape[0]
-    assert block.groups == (2 if family.name == "llama" else block.heads)
+    assert block.groups == (2 if model.family.name == "llama" else block.heads)
 
 
 def test_relu_t5_and_decoder_positions(folders):
     model = load(folders["t5"], dtype="float64", part="decoder")
-    table = model.family.positions(model.stack).table(6)
+    table = model.parts.position(0, 6).table
     bias = model.stack.block[0].layer[0].SelfAttention.compute_bias(6, 6)[0].detach().numpy()
     for i in range(6):
         for j in range(6):
@@ -93,4 +92,4 @@ def test_relu_t5_and_decoder_positions(folders):
 
 def test_embedding_is_in_the_models_space(models):
     for model in models.values():
-        assert model.embedded().shape == (50, 16)
+        assert model.parts.embedded().shape == (50, 16)

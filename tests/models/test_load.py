@@ -203,7 +203,7 @@ def test_reach_says_why_without_loading(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = import_module("metastable.models.load")
-    for reader in ("_read", "_from_gguf", "_from_zoo"):
+    for reader in ("read_module", "_from_gguf", "_from_zoo"):
         monkeypatch.setattr(home, reader, None)  # nothing is loaded
     asked: list[tuple[str, float]] = []
     monkeypatch.setattr(zoo, "fetch", lambda name, patience: asked.append((name, patience)))

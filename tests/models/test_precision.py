@@ -6,7 +6,6 @@ import torch
 
 from metastable.models import ladder, load
 from metastable.models.families import FAMILIES
-from metastable.models.precision import doubled
 from metastable.models.probe import trajectory
 from metastable.models.rungs import rung as real_rung
 from tests.models.conftest import IDS
@@ -17,10 +16,10 @@ def test_the_states_are_those_of_a_float64_model_and_nothing_stays_behind(name, 
     model = load(folders[name])
     before = {key: value.clone() for key, value in model.whole.state_dict().items()}
     single = trajectory(model, IDS).x
-    with doubled(model):
+    with model.doubled():
         assert model.dtype == "float64"
         states = trajectory(model, IDS)
-        kinds = {p.dtype for layer in model.family.layers(model.stack) for p in layer.parameters()}
+        kinds = {p.dtype for layer in model.layers for p in layer.parameters()}
         assert kinds == {torch.float32}, "a layer is widened only while it runs"
     np.testing.assert_array_equal(states.x, trajectory(models[name], IDS).x)
     after = model.whole.state_dict()
@@ -30,10 +29,10 @@ def test_the_states_are_those_of_a_float64_model_and_nothing_stays_behind(name, 
 
 def test_an_error_inside_leaves_the_model_as_it_was(folders):
     model = load(folders["bert"])
-    with pytest.raises(KeyboardInterrupt), doubled(model):
+    with pytest.raises(KeyboardInterrupt), model.doubled():
         raise KeyboardInterrupt
     assert {p.dtype for p in model.whole.parameters()} == {torch.float32}
-    assert not any(layer._forward_pre_hooks or layer._forward_hooks for layer in model.family.layers(model.stack))
+    assert not any(layer._forward_pre_hooks or layer._forward_hooks for layer in model.layers)
 
 
 def test_the_ladder_needs_one_layer_at_a_time(models, monkeypatch):

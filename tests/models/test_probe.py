@@ -144,20 +144,13 @@ def test_groups_and_their_stability():
     from metastable.models.heads import FOLDS, Heads
     from metastable.models.stream import Text
 
-    class Map:
-        def __init__(self, A):
-            self.A = A
-
-        def numpy(self, force):
-            return self.A
-
     member = np.array([0, 1, 0, 2, 2, 1, 0])
     noise = np.random.default_rng(3)
-    reducer = Heads(1, 7, "full", True)
+    reducer = Heads(1, 7, ["full"], True)
     for number in range(3 * FOLDS):
         pattern = noise.random((3, 6, 6))[member]
         text = Text(number, np.arange(6), np.zeros(6, dtype=bool), range(6))
-        reducer.attention(text, 1, Map(pattern + 0.1 * noise.random((7, 6, 6))))
+        reducer.attention(text, 1, pattern + 0.1 * noise.random((7, 6, 6)))
     found = reducer.result(["w"] * 6)
     assert adjusted_rand(found["group"].values[0], member) == 1.0
     assert int(found["groups"][0]) == 3

@@ -59,12 +59,12 @@ def test_tokens_behind_an_eigenvector(models):
     from metastable.models.families import FAMILIES
 
     model = models["bert"]
-    E = model.embedded()
+    E = model.parts.embedded()
     block = model.block(0)
     V, O = 0.01 * block.V, 0.01 * block.O
     V[2, 0], O[2, :, 0] = E[31] / np.linalg.norm(E[31]), E[31] / np.linalg.norm(E[31])
     made = replace(block, V=V, O=O)
-    fake = replace(model, family=FAMILIES["bert"]._replace(block=lambda stack, l: made))
+    fake = replace(model, family=FAMILIES["bert"]._replace(block=lambda tensors, config, l: made))
     top = next(p for p in spectra(fake, layers=[0], top=1).promotions if p.head == 2)
     assert abs(top.eigenvalue - 1.0) < 0.05
     scores = E @ E[31]
@@ -83,7 +83,7 @@ def test_beta_of_known_scores(models):
     eye = np.broadcast_to(np.eye(16), (4, 16, 16)).copy()
     norm = replace(block.attention_norm, gain=np.full(16, 2.0), bias=np.zeros(16))
     made = replace(block, Q=eye, K=eye, scale=0.25, attention_norm=norm)
-    fake = replace(model, family=FAMILIES["gpt2"]._replace(block=lambda stack, l: made))
+    fake = replace(model, family=FAMILIES["gpt2"]._replace(block=lambda tensors, config, l: made))
     data = spectra(fake, layers=[0], top=0).data
     np.testing.assert_allclose(data["beta"], 0.25 * 16)  # |x|^2 = 16
     np.testing.assert_allclose(data["beta_model"], 0.25 * 64)  # the norm's gain doubles tokens

@@ -11,9 +11,7 @@ from tests.models.conftest import IDS, plain
 
 def seen(model, ids, layers):
     states, maps = {}, {}
-    model.watch(
-        ids, layers, lambda l, x: states.update({l: x.numpy().copy()}), lambda l, A: maps.update({l: A.numpy().copy()})
-    )
+    model.watch(ids, layers, lambda l, x: states.update({l: x.copy()}), lambda l, A: maps.update({l: A.copy()}))
     assert list(states) == list(range(layers + 1))
     assert list(maps) == list(range(1, layers + 1))
     return list(states.values()), list(maps.values())

@@ -17,7 +17,7 @@ from metastable.experiments.base import Data, Work
 from metastable.models import zoo
 from metastable.models.load import load
 from metastable.models.load import reach as reach_model
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.texts import default_corpus, texts
 from metastable.theory.verdicts import Interval, Verdict, judge_number
 
@@ -78,7 +78,7 @@ def texts_of(model: Model, first: int, count: int) -> Sequence[str | Sequence[in
     A model without a tokenizer gets random tokens.
     """
     if model.tokenizer is None:
-        n, size = min(_DRAWN_TOKENS, model.longest), int(model.stack.config.vocab_size)
+        n, size = min(_DRAWN_TOKENS, model.longest), model.vocabulary
         return [np.random.default_rng(k).integers(0, size, n).tolist() for k in range(first, first + count)]
     found = list(texts(default_corpus(model.name), first + count))[first:]
     if not found:

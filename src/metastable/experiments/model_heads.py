@@ -45,7 +45,7 @@ def run(params: Params, work: Work) -> Data:
     work.progress(0.1, f"heads of {params.model}")
 
     def heads() -> Data:
-        reducer = Heads(depth, model.heads, model.family.mask(model.stack), special=True)
+        reducer = Heads(depth, model.heads, [model.mask(layer) for layer in range(depth)], special=True)
         tally = stream(
             model, given, [reducer], depth, min(512, model.longest), progress=_report_texts(work, len(given))
         )

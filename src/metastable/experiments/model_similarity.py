@@ -8,7 +8,7 @@ from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.depth_axis import CAUTION, some_layers
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.probe import probe
 from metastable.plots import histograms, series
 from metastable.plots.style import footnote, paper

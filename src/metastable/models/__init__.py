@@ -5,7 +5,7 @@ Torch and transformers are imported when they are first used.
 
 from metastable.models.ladder import Ladder, ladder
 from metastable.models.load import load
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.probe import Probe, heads, probe, sinks, trajectory
 from metastable.models.spectra import Spectra, spectra
 from metastable.models.texts import texts

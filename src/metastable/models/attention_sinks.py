@@ -15,7 +15,6 @@ from metastable.models.stream import Text
 from metastable.models.tokens import Tokenizer
 
 if TYPE_CHECKING:
-    import torch
     import xarray
 
 CLASSES = ("first", "separator", "punctuation")
@@ -40,10 +39,10 @@ class Sinks:
         """What a state file must agree on."""
         return {"classes": list(CLASSES)}
 
-    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
+    def states(self, text: Text, layer: int, x: np.ndarray) -> None:
         """Sinks do not use states."""
 
-    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
+    def attention(self, text: Text, layer: int, A: np.ndarray) -> None:
         """Add up the attention that each class receives from all tokens of one text."""
         if layer == 1:
             self.member = member = self._members(text.ids)  # (n, classes)
@@ -51,7 +50,7 @@ class Sinks:
             self.uniform += member.mean(axis=0) * len(member)
             self.position += ((seen @ member) / seen.sum(axis=1, keepdims=True)).sum(axis=0)
             self.queries[0] += len(member)
-        received = A.numpy(force=True).sum(axis=1, dtype=np.float64)  # (h, n)
+        received = A.sum(axis=1, dtype=np.float64)  # (h, n)
         self.mass[layer - 1] += received @ self.member
 
     def _members(self, ids: np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ from metastable.models.layer_similarity import ratio
 from metastable.models.stream import Text
 
 if TYPE_CHECKING:
-    import torch
     import xarray
 
 FOLDS = 8
@@ -32,12 +31,12 @@ def visible(mask: str, n: int) -> np.ndarray:
 
 
 class Heads:
-    """Reduces attention maps to co-moments of heads, and keeps the first text's heat map."""
+    """Reduces attention maps to co-moments of heads, and keeps the first text's heat map; ``masks`` are the layers'."""
 
     name = "heads"
 
-    def __init__(self, layers: int, heads: int, mask: str, special: bool) -> None:
-        self.mask, self.special = mask, special
+    def __init__(self, layers: int, heads: int, masks: Sequence[str], special: bool) -> None:
+        self.masks, self.special = masks, special
         self.count = np.zeros((layers, FOLDS))
         self.mean = np.zeros((layers, FOLDS, heads))
         self.moment = np.zeros((layers, FOLDS, heads, heads))
@@ -47,13 +46,12 @@ class Heads:
         """What a state file must agree on."""
         return {"special": self.special, "folds": FOLDS}
 
-    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
+    def states(self, text: Text, layer: int, x: np.ndarray) -> None:
         """Heads do not use states."""
 
-    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
+    def attention(self, text: Text, layer: int, A: np.ndarray) -> None:
         """Fold one text's map of one layer into the co-moments."""
-        A = A.numpy(force=True)
-        seen = visible(self.mask, len(text.ids))
+        seen = visible(self.masks[layer - 1], len(text.ids))
         if text.number == 0:
             if layer == 1:
                 self.received = np.zeros((len(self.count), A.shape[0], A.shape[-1]))

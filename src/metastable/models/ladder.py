@@ -15,8 +15,7 @@ from metastable.errors import InputError
 from metastable.models.agreement import adjusted_rand, wasserstein
 from metastable.models.layer_similarity import cluster_labels
 from metastable.models.load import load
-from metastable.models.precision import doubled
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.probe import trajectory
 from metastable.models.rungs import RUNGS, final_norm, rung
 from metastable.solve.simulate import simulate
@@ -87,7 +86,7 @@ def ladder(
     True
     """
     model = name if isinstance(name, Model) else load(name)
-    with doubled(model):
+    with model.doubled():
         real = trajectory(model, text, layers, maps=keep)
     if real.x.shape[1] < 2:
         raise InputError("The ladder compares pairs of tokens; the text has a single token.")

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from metastable.models.stream import Text
 
 if TYPE_CHECKING:
-    import torch
     import xarray
 
 KINDS = ("raw", "centred")
@@ -115,13 +114,13 @@ class Similarity:
         """What a state file must agree on."""
         return {"bins": self.bins, "special": self.special}
 
-    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
+    def attention(self, text: Text, layer: int, A: np.ndarray) -> None:
         """Similarities do not use attention."""
 
-    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
+    def states(self, text: Text, layer: int, x: np.ndarray) -> None:
         """Count the pairs of one text at one layer."""
         kept = np.ones(len(text.ids), dtype=bool) if self.special else ~text.special
-        x, ids = x.numpy(force=True)[kept], text.ids[kept]
+        x, ids = x[kept], text.ids[kept]
         self.texts[0] += layer == 0
         cosine, usable = cosines(x)
         x, ids = x[usable], ids[usable]

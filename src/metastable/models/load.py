@@ -1,12 +1,11 @@
-"""One way in for every pretrained model: a zoo name, a hub name, a folder or a GGUF file.
+"""One way in for every pretrained model: a zoo name, a hub name, a folder, a GGUF file, or a live object.
 
 Weights are read as safetensors, GGUF or torch files restricted to tensors (``weights_only=True``); code that
 comes with a model is never run. Attention is computed eagerly: the fused kernels do not show their maps.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,29 +13,33 @@ from typing import Any
 
 from metastable.errors import InputError, unknown
 from metastable.models import gguf_file, tokens, zoo
-from metastable.models.families import FAMILIES
-from metastable.models.pretrained import Model
+from metastable.models.generic_model import GenericModel
+from metastable.models.library import faced, finished, quiet, read_module, read_tokenizer, reason
+from metastable.models.model import Model
 from metastable.models.quantised import title_t5
 from metastable.models.tokens import Tokenizer
+from metastable.models.torch_model import TorchModel
 
 _LIBRARY = "Pretrained models need more packages; install them with: pip install 'metastable[models]'."
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.gguf")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 
 
-def load(name: str | Path, dtype: str = "float32", part: str = "encoder") -> Model:
+def load(name: Any, dtype: str = "float32", part: str = "encoder", tokenizer: Any = None) -> Model:
     """Load a pretrained model.
 
     Parameters
     ----------
-    name : str or Path
+    name : str, Path or torch module
         A zoo name (``metastable.models.zoo.MODELS``), a folder in the layout of ``save_pretrained``, a GGUF file,
-        or the name of a model on a hub.
+        the name of a model on a hub, or a model of the library ``transformers`` that is already in memory.
     dtype : {"float32", "float64"}
-        Precision of weights and states.
+        Precision of weights and states; a model in memory stays as it is.
     part : {"encoder", "decoder"}
-        Which half of a T5 to measure; models with one stack ignore it. A decoder is run on the text that
-        its encoder reads (teacher forcing).
+        Which half of an encoder-decoder to measure; models with one stack ignore it. A decoder is run on the text
+        that its encoder reads (teacher forcing).
+    tokenizer : Tokenizer or a tokenizer of ``transformers``, optional
+        How it reads text; its own where it came with one.
 
     Examples
     --------
@@ -49,15 +52,39 @@ def load(name: str | Path, dtype: str = "float32", part: str = "encoder") -> Mod
     if part not in ("encoder", "decoder"):
         raise unknown("part", part, ["encoder", "decoder"])
     _need_library()
-    given = str(name)
-    with _quiet():
-        if given in zoo.MODELS:
-            return _from_zoo(given, dtype, part)
-        path = Path(name).expanduser()
-        if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
-            return _from_folder(given, path, dtype, part)
-        _refuse_no_model(given, path)
-        return _from_hub(given, dtype, part)
+    with quiet():
+        if not isinstance(name, (str, Path)):
+            return _live(name, part, tokenizer)
+        found = _named(name, dtype, part)
+        return found if tokenizer is None else replace(found, tokenizer=tokens.face(tokenizer))
+
+
+def _named(name: str | Path, dtype: str, part: str) -> TorchModel | GenericModel:
+    given, path = str(name), Path(name).expanduser()
+    if given in zoo.MODELS:
+        return _from_zoo(given, dtype, part)
+    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        return _from_folder(given, path, dtype, part)
+    _refuse_no_model(given, path)
+    return _from_hub(given, dtype, part)
+
+
+def _live(module: Any, part: str, tokenizer: Any) -> Model:
+    """A model in memory; without a tokenizer, that of the folder it was read from is looked for."""
+    from transformers import PreTrainedModel
+
+    if not isinstance(module, PreTrainedModel):
+        raise InputError(
+            f"A model is a name, a folder, a .gguf file or a model of the library transformers, "
+            f"not {type(module).__name__}."
+        )
+    name = str(module.name_or_path or type(module).__name__)
+    folder = Path(name)
+    if tokenizer is not None:
+        reads: Tokenizer | None = tokens.face(tokenizer)
+    else:
+        reads = _folder_tokenizer(folder, module.config.model_type) if folder.is_dir() else None
+    return faced(name, module.base_model, reads, part)
 
 
 def reach(name: str | Path, patience: float = 20.0) -> None:
@@ -84,14 +111,14 @@ def reach(name: str | Path, patience: float = 20.0) -> None:
             _reach_hub(given, patience)
 
 
-def _from_zoo(name: str, dtype: str, part: str) -> Model:
+def _from_zoo(name: str, dtype: str, part: str) -> TorchModel | GenericModel:
     folder = zoo.fetch(name)
     if name == "title-t5":
-        return _finished(name, title_t5(folder), tokens.from_file(folder / "tokenizer.json"), dtype, part)
+        return finished(name, title_t5(folder), tokens.from_file(folder / "tokenizer.json"), dtype, part)
     return _from_folder(name, folder, dtype, part)
 
 
-def _from_folder(name: str, path: Path, dtype: str, part: str) -> Model:
+def _from_folder(name: str, path: Path, dtype: str, part: str) -> TorchModel | GenericModel:
     folder = path if path.is_dir() else path.parent
     found = [f for pattern in _WEIGHTS for f in sorted(folder.glob(pattern))] if path.is_dir() else [path]
     if not found:
@@ -99,8 +126,8 @@ def _from_folder(name: str, path: Path, dtype: str, part: str) -> Model:
     if found[0].suffix == ".gguf":
         return _from_gguf(name, found[0], dtype, part)
     _check_config(name, folder / "config.json")
-    model = _read(str(folder), name, dtype, part, local=True)
-    return _finished(name, model, _folder_tokenizer(folder, model.config.model_type), dtype, part)
+    model = read_module(str(folder), name, dtype, part, local=True)
+    return finished(name, model, _folder_tokenizer(folder, model.config.model_type), dtype, part)
 
 
 def _folder_tokenizer(folder: Path, kind: str) -> Tokenizer | None:
@@ -110,10 +137,10 @@ def _folder_tokenizer(folder: Path, kind: str) -> Tokenizer | None:
         return tokens.smiles(folder / "vocab.txt")
     if kind == "albert" and found == ["vocab.txt"]:  # ALBERT's own tokenizer has no vocab.txt
         return None
-    return _read_tokenizer(str(folder), local=True) if found else None
+    return read_tokenizer(str(folder), local=True) if found else None
 
 
-def _from_gguf(name: str, path: Path, dtype: str, part: str) -> Model:
+def _from_gguf(name: str, path: Path, dtype: str, part: str) -> TorchModel | GenericModel:
     import torch
 
     try:
@@ -121,10 +148,10 @@ def _from_gguf(name: str, path: Path, dtype: str, part: str) -> Model:
     except (KeyError, ValueError, RuntimeError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path.name} cannot be read ({_reason(error)}); it may be altered or incomplete.") from error
+        raise InputError(f"{path.name} cannot be read ({reason(error)}); it may be altered or incomplete.") from error
     beside = path.parent / "tokenizer.json"
     tokenizer = tokens.from_file(beside) if beside.is_file() else gguf_file.read_tokenizer(path)
-    return _finished(name, model, tokenizer, dtype, part)
+    return finished(name, model, tokenizer, dtype, part)
 
 
 def _check_config(name: str, path: Path) -> None:
@@ -135,19 +162,23 @@ def _check_config(name: str, path: Path) -> None:
         raise InputError(f"The folder {name!r} has no config.json, so it is not a saved model.") from error
     except (ValueError, AttributeError, OSError) as error:
         raise InputError(f"The config.json of {name!r} cannot be read; it may be truncated.") from error
-    if kind not in FAMILIES:
-        raise unknown("family of models", kind, FAMILIES)
+    from transformers import CONFIG_MAPPING
+
+    if kind not in CONFIG_MAPPING:
+        near = get_close_matches(str(kind), CONFIG_MAPPING, n=1, cutoff=0.75)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise InputError(f"The library transformers knows no model of the type {kind!r}, that of {name!r}{hint}")
 
 
-def _from_hub(name: str, dtype: str, part: str) -> Model:
+def _from_hub(name: str, dtype: str, part: str) -> TorchModel | GenericModel:
     try:
-        model = _read(name, name, dtype, part, local=True)  # what an earlier run left in the hub's own cache
+        model = read_module(name, name, dtype, part, local=True)  # what an earlier run left in the hub's own cache
         local = True
     except InputError:
         _reach_hub(name)
         local = False
-        model = _read(name, name, dtype, part, local=False)
-    return _finished(name, model, _read_tokenizer(name, local=local), dtype, part)
+        model = read_module(name, name, dtype, part, local=False)
+    return finished(name, model, read_tokenizer(name, local=local), dtype, part)
 
 
 def _reach_hub(name: str, patience: float = 10.0) -> None:
@@ -179,73 +210,6 @@ def _refuse_no_model(name: str, path: Path) -> None:
         raise InputError(f"There is no folder {name!r}; give a saved model's folder or one of {', '.join(zoo.MODELS)}.")
 
 
-def _read(source: str, name: str, dtype: str, part: str, local: bool) -> Any:
-    """The library's model; every way in which weights can be broken becomes one sentence."""
-    import torch
-    import transformers
-
-    try:
-        config = transformers.AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False)
-        _refuse_family(name, config.model_type)
-        half = config.model_type == "t5" and part == "encoder"
-        kind = transformers.T5EncoderModel if half else transformers.MODEL_MAPPING[type(config)]
-        model, report = kind.from_pretrained(
-            source,
-            config=config,
-            attn_implementation="eager",
-            dtype=getattr(torch, dtype),
-            weights_only=True,
-            output_loading_info=True,
-            local_files_only=local,
-        )
-    except InputError:
-        raise
-    except Exception as error:  # safetensors, pickle, zip and shape errors have no common ancestor
-        raise InputError(
-            f"The weights of {name!r} cannot be read ({_reason(error)}); "
-            "the files may be truncated, altered or incomplete."
-        ) from error
-    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
-    if missing:  # the library would fill them with random numbers
-        raise InputError(f"The weights of {name!r} lack {len(missing)} tensors, {sorted(missing)[0]} among them.")
-    return model
-
-
-def _refuse_family(name: str, kind: str) -> None:
-    if kind not in FAMILIES:
-        raise unknown(f"family of models (that of {name!r})", kind, FAMILIES)
-
-
-def _reason(error: Exception) -> str:
-    line = (str(error).strip().splitlines() or [""])[0].strip().rstrip(".")
-    return f"{type(error).__name__}: {line[:160]}" if line else type(error).__name__
-
-
-def _read_tokenizer(source: str, local: bool) -> Tokenizer:
-    from transformers import AutoTokenizer
-
-    try:
-        found = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
-    except Exception as error:
-        raise InputError(f"The tokenizer of {source!r} cannot be read ({_reason(error)}).") from error
-    return tokens.from_transformers(found)
-
-
-def _finished(name: str, model: Any, tokenizer: Tokenizer | None, dtype: str, part: str) -> Model:
-    import torch
-
-    family = FAMILIES[model.config.model_type]
-    model = model.to(getattr(torch, dtype)).eval().requires_grad_(False)
-    for key, tensor in model.named_parameters():
-        if not bool(torch.isfinite(tensor).all()):
-            raise InputError(f"The weights of {name!r} hold nan or inf in {key}; the file may be altered.")
-    if family.name != "t5":
-        return Model(name, family, model, model, tokenizer)
-    if part == "encoder":
-        return Model(name, family, model.encoder, model.encoder, tokenizer)
-    return Model(name, family, model.decoder, model, tokenizer)
-
-
 def _need_library() -> None:
     try:
         import torch
@@ -253,19 +217,3 @@ def _need_library() -> None:
     except ImportError as error:
         raise InputError(_LIBRARY) from error
     del torch, transformers
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars and no load reports: errors are raised, the rest is noise on a command line."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

@@ -1,64 +1,59 @@
-"""A float32 model run in float64, with room for one layer's weights in float64 at a time."""
+"""A torch model run in float64, with room for one layer's weights in float64 at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from metastable.models.pretrained import Model
-
 
 @contextmanager
-def doubled(model: Model) -> Iterator[None]:
-    """Inside, the model computes in float64; every layer's weights are widened when it is entered and put back after.
+def doubled(whole: Any, layers: Sequence[Any]) -> Iterator[None]:
+    """Inside, the module computes in float64; each of its layers is widened when it is entered and put back after.
 
     A float32 number is a float64 number, so nothing is rounded on the way and nothing has changed afterwards. A whole
     model in float64 takes twice its memory; this takes one layer's.
-
-    Examples
-    --------
-    >>> from metastable.models import load
-    >>> model = load("reactions-albert")  # doctest: +SKIP
-    >>> with doubled(model):  # doctest: +SKIP
-    ...     model.dtype
-    'float64'
     """
-    if model.dtype == "float64":
+    import torch
+
+    unique = list(dict.fromkeys(layers))
+    narrow = {(id(owner), name): tensor.dtype for owner, name, tensor in _floats(whole)}
+    if set(narrow.values()) <= {torch.float64}:
         yield
         return
-    layers = list(dict.fromkeys(model.family.layers(model.stack)))
-    _widen(model.whole, frozenset(map(id, layers)))
-    hooks = [layer.register_forward_pre_hook(_enter) for layer in layers]
-    hooks += [layer.register_forward_hook(_leave) for layer in layers]
+
+    def widen(module: Any, left_out: Sequence[Any] = ()) -> None:
+        with torch.inference_mode(False):
+            for owner, name, tensor in _floats(module, left_out):
+                _put(owner, name, tensor.to(torch.float64))
+
+    def put_back(module: Any) -> None:
+        with torch.inference_mode(False):
+            for owner, name, tensor in _floats(module):
+                _put(owner, name, tensor.to(narrow[id(owner), name]))
+
+    widen(whole, left_out=unique)
+    hooks = [layer.register_forward_pre_hook(lambda layer, args: widen(layer)) for layer in unique]
+    hooks += [layer.register_forward_hook(lambda layer, args, output: put_back(layer)) for layer in unique]
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
-        model.whole.float()
+        put_back(whole)
 
 
-def _widen(module: Any, left_out: frozenset[int]) -> None:
-    """All of a module but the layers."""
-    if id(module) in left_out:
+def _floats(module: Any, left_out: Sequence[Any] = ()) -> Iterator[tuple[Any, str, Any]]:
+    """Owner, name and tensor of every floating-point parameter and buffer, one owner at a time."""
+    if any(module is other for other in left_out):
         return
+    for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+        if tensor is not None and tensor.is_floating_point():
+            yield module, name, tensor.detach()
     for child in module.children():
-        _widen(child, left_out)
-    for _, weight in module.named_parameters(recurse=False):
-        weight.data = weight.data.double()
-    for name, table in list(module.named_buffers(recurse=False)):
-        if table.is_floating_point():
-            setattr(module, name, table.double())
+        yield from _floats(child, left_out)
 
 
-def _enter(layer: Any, args: Any) -> None:
-    import torch
-
-    with torch.inference_mode(False):
-        layer.double()
-
-
-def _leave(layer: Any, args: Any, output: Any) -> None:
-    import torch
-
-    with torch.inference_mode(False):
-        layer.float()
+def _put(owner: Any, name: str, values: Any) -> None:
+    if name in owner._parameters:
+        owner._parameters[name].data = values  # the parameter stays the same object
+    else:
+        owner._buffers[name] = values

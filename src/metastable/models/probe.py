@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from metastable.errors import InputError, unknown
@@ -13,14 +15,14 @@ from metastable.models.attention_sinks import Sinks
 from metastable.models.heads import Heads
 from metastable.models.layer_similarity import Similarity
 from metastable.models.load import load
-from metastable.models.pretrained import Model
+from metastable.models.model import Model, check_layers
+from metastable.models.run_cost import check_cost, check_memory
 from metastable.models.rungs import rung
-from metastable.models.stream import Progress, stream
+from metastable.models.stream import Progress, check_ids, stream
 from metastable.models.tokens import as_ids
 from metastable.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    import torch
     import xarray
 
 MEASURES = ("similarity", "heads", "sinks")
@@ -74,29 +76,30 @@ class Probe:
 
 
 def probe(
-    name: str | Path | Model,
+    name: Any,
     texts: str | Iterable[str | Sequence[int]],
     layers: int | None = None,
-    measure: Sequence[str] = MEASURES,
+    measure: Sequence[str] | None = None,
     special: bool = True,
     bins: int = 100,
     longest: int = 1024,
     resume: str | Path | None = None,
     progress: Progress | None = None,
+    tokenizer: Any = None,
 ) -> Probe:
     """Run texts through a model and measure how its tokens cluster and where its heads look.
 
     Parameters
     ----------
-    name : str, Path or Model
+    name : str, Path, torch module or Model
         What ``metastable.models.load`` takes, or what it returned.
     texts : str or iterable of str or of token ids
         One text, or many; they are read one by one and may be a generator.
     layers : int, optional
         How many layers to run; the trained depth when left out. A model that shares its weights (ALBERT) can be run
         deeper than it was trained, by applying its block again.
-    measure : sequence of {"similarity", "heads", "sinks"}
-        What to measure.
+    measure : sequence of {"similarity", "heads", "sinks"}, optional
+        What to measure; everything that the model shows when left out.
     special : bool
         False leaves special tokens such as [CLS] out of similarities and head correlations (never out of sinks).
     bins : int
@@ -107,6 +110,8 @@ def probe(
         A state file, written every ten seconds and at the end; with the same arguments a later call resumes from it.
     progress : function, optional
         Called with (texts done, texts in all or None) after every text.
+    tokenizer : optional
+        How a model that is already in memory reads text: a tokenizer of ``transformers``, for example.
 
     Examples
     --------
@@ -115,22 +120,55 @@ def probe(
     >>> float(found.similarity["share_above"].sel(layer=96, kind="raw", threshold=0.99)) > 0.01  # doctest: +SKIP
     True
     """
-    model = name if isinstance(name, Model) else load(name)
+    model = name if isinstance(name, Model) else load(name, tokenizer=tokenizer)
     depth = _depth(model, layers)
     limit = min(_whole("longest", longest), model.longest)
+    wanted, left_out = _measures(model, measure)
+
+    def make(layers: int) -> dict[str, Similarity | Heads | Sinks]:
+        return _reducers(model, layers, wanted, special, _whole("bins", bins))
+
     given = [texts] if isinstance(texts, str) else texts
-    reducers = _reducers(model, depth, measure, special, _whole("bins", bins))
+    if depth > model.depth:
+        given, first_text = _peeked(given)
+        ids = as_ids(first_text, model.tokenizer)[:limit] or [0]
+        count = len(given) if isinstance(given, Sequence) else None
+        check_cost(model, ids, depth, count, lambda layers: list(make(layers).values()))
+    reducers = make(depth)
     path = None if resume is None else Path(resume)
     tally = stream(model, given, list(reducers.values()), depth, limit, path, progress)
     shown = model.seen(tally.first)
     words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
     found = {key: r.result(words) if isinstance(r, Heads) else r.result() for key, r in reducers.items()}
     first = tuple(tally.first)
-    return Probe(model, depth, tally.texts, tally.tokens, tally.notes(limit), tally.seconds, first, **found)
+    notes = (*left_out, *tally.notes(limit))
+    return Probe(model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, **found)
+
+
+def _peeked(texts: Iterable[str | Sequence[int]]) -> tuple[Iterable[str | Sequence[int]], str | Sequence[int]]:
+    """The texts, and the first of them; an iterator is put together again."""
+    if isinstance(texts, Sequence):
+        return texts, texts[0] if texts else ()
+    rest = iter(texts)
+    first = next(rest, ())
+    return chain([first], rest), first
+
+
+def _measures(model: Model, measure: Sequence[str] | None) -> tuple[list[str], tuple[str, ...]]:
+    """What is to be measured, and a note on what is left out."""
+    wanted = list(MEASURES) if measure is None else [measure] if isinstance(measure, str) else list(measure)
+    for key in wanted:
+        if key not in MEASURES:
+            raise unknown("measure", key, MEASURES)
+    if model.heads or wanted == ["similarity"]:
+        return wanted, ()
+    if measure is not None:
+        raise InputError(f"{model.name!r} shows no attention maps, so only measure='similarity' is possible.")
+    return ["similarity"], (f"{model.name} shows no attention maps, so heads and sinks are left out.",)
 
 
 def heads(
-    name: str | Path | Model,
+    name: Any,
     texts: Iterable[str | Sequence[int]],
     layers: int | None = None,
     special: bool = True,
@@ -156,7 +194,7 @@ def heads(
 
 
 def sinks(
-    name: str | Path | Model,
+    name: Any,
     texts: Iterable[str | Sequence[int]],
     layers: int | None = None,
     resume: str | Path | None = None,
@@ -181,28 +219,21 @@ def sinks(
 def _reducers(
     model: Model, depth: int, measure: Sequence[str], special: bool, bins: int
 ) -> dict[str, Similarity | Heads | Sinks]:
-    wanted = [measure] if isinstance(measure, str) else list(measure)
-    for key in wanted:
-        if key not in MEASURES:
-            raise unknown("measure", key, MEASURES)
-    eps = float(np.finfo(model.dtype).eps)
+    eps = float(ml_dtypes.finfo(model.dtype).eps)  # type: ignore[no-untyped-call]  # it knows bfloat16 too
+    masks = [model.mask(layer) for layer in range(depth)] if model.heads else []
     make: dict[str, Callable[[], Similarity | Heads | Sinks]] = {
         "similarity": lambda: Similarity(depth, bins, special, eps),
-        "heads": lambda: Heads(depth, model.heads, model.family.mask(model.stack), special),
-        "sinks": lambda: Sinks(depth, model.heads, model.family.mask(model.stack), model.tokenizer),
+        "heads": lambda: Heads(depth, model.heads, masks, special),
+        "sinks": lambda: Sinks(depth, model.heads, masks[0], model.tokenizer),
     }
-    return {key: make[key]() for key in MEASURES if key in wanted}
+    return {key: make[key]() for key in MEASURES if key in measure}
 
 
 def _depth(model: Model, layers: int | None) -> int:
     if layers is None:
         return model.depth
     depth = _whole("layers", layers)
-    if depth > model.depth and not model.shared:
-        raise InputError(
-            f"{model.name!r} has {model.depth} layers, each with weights of its own, so it cannot be run to {depth}; "
-            "only a model that shares one block between all its layers (ALBERT) can."
-        )
+    check_layers(model, depth)
     return depth
 
 
@@ -213,7 +244,7 @@ def _whole(name: str, value: int) -> int:
 
 
 def trajectory(
-    name: str | Path | Model,
+    name: Any,
     text: str | Sequence[int],
     layers: int | None = None,
     longest: int = 1024,
@@ -238,14 +269,17 @@ def trajectory(
     ids = as_ids(text, model.tokenizer)[: min(_whole("longest", longest), model.longest)]
     if not ids:
         raise InputError("There is no text to read: the text given is empty.")
+    check_ids(model, ids)
+    size = 2.5 * 8.0 * (depth + 1) * len(ids) * model.dimension  # states as they come, and together
+    check_memory(f"The states of {depth} layers", size, "give fewer layers")
     states: list[np.ndarray] = []
     stored: list[np.ndarray] = []
 
-    def store_map(layer: int, A: "torch.Tensor") -> None:
+    def store_map(layer: int, A: np.ndarray) -> None:
         if maps and not model.shared:  # otherwise a thousand layers of maps would fill the memory
-            stored.append(A.numpy(force=True).copy())
+            stored.append(A.copy())
 
-    model.watch(ids, depth, lambda layer, x: states.append(x.numpy(force=True).copy()), store_map)
+    model.watch(ids, depth, lambda layer, x: states.append(x.copy()), store_map)
     made = {"model": model.name, "method": "layers", "discrete": True, "dt": 1.0, "dtype": model.dtype}
     return Trajectory(
         t=np.arange(depth + 1, dtype=float),

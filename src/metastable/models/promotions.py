@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 
 _ROWS = 8192  # of the vocabulary, widened to float64 at a time
 
@@ -31,11 +31,11 @@ def upper(values: np.ndarray) -> np.ndarray:
 
 def _readout(model: Model, vectors: np.ndarray) -> np.ndarray:
     """Vectors (d, m) through the (un)embedding, (vocabulary, m), with the final norm's gain where there is one."""
-    final = model.family.final_norm(model.stack)
+    parts, size = model.require_parts(), model.vocabulary or 0
+    final = parts.final_norm()
     if final is not None:
-        vectors = final.weight.detach().double().cpu().numpy()[:, None] * vectors
-    size = int(model.stack.config.vocab_size)
-    return np.concatenate([model.embedded(slice(k, k + _ROWS)) @ vectors for k in range(0, size, _ROWS)])
+        vectors = final.gain[:, None] * vectors
+    return np.concatenate([parts.embedded(slice(k, k + _ROWS)) @ vectors for k in range(0, size, _ROWS)])
 
 
 def promoted(

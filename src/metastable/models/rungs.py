@@ -23,8 +23,7 @@ from metastable.equation.positions import Relative, Rotary
 from metastable.equation.weights import Stack, Weights
 from metastable.errors import InputError
 from metastable.models.families import BlockWeights, Norm
-from metastable.models.families.shared import layer_norm, rms_norm
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.spectra import squared_length
 
 RUNGS = ("one head", "all heads", "biases and positions", "residual and norms", "MLP: the exact network")
@@ -41,14 +40,14 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0, first: i
     """
     if not 0 <= number < len(RUNGS):
         raise InputError(f"The ladder has rungs 0 to {len(RUNGS) - 1}, not {number}.")
-    if model.whole is not model.stack:
-        raise InputError("A T5 decoder also reads its encoder, which the simulator does not; use part='encoder'.")
-    chosen = [0] if model.shared else range(first, first + layers)
+    if model.why_no_ladder:
+        raise InputError(model.why_no_ladder)
+    chosen = [0] if model.shared else list(range(first, first + layers))
     blocks = [model.block(layer) for layer in chosen]
     if not 0 <= head < blocks[0].heads:
         raise InputError(f"{model.name!r} has heads 0 to {blocks[0].heads - 1}, not {head}.")
-    position = _position(model, n) if number >= 2 else None
-    mask = model.family.mask(model.stack)
+    position = _position(model, chosen, n) if number >= 2 else None
+    mask = _alike([model.mask(layer) for layer in chosen])
     if number >= 3:
         beta = 1.0 if len({b.scale for b in blocks}) > 1 else blocks[0].scale
         weights = _weights(blocks, [b.scale / beta for b in blocks], [1.0] * len(blocks), None, biases=True)
@@ -115,14 +114,20 @@ def _norm(norms: Sequence[Norm]) -> LayerNorm | RMSNorm:
 
 def final_norm(model: Model) -> LayerNorm | RMSNorm | None:
     """The norm that the model applies to its last state, or None."""
-    module = model.family.final_norm(model.stack)
-    if module is None:
-        return None
-    return _norm([rms_norm(module) if hasattr(module, "variance_epsilon") else layer_norm(module)])
+    found = model.require_parts().final_norm()
+    return None if found is None else _norm([found])
 
 
-def _position(model: Model, n: int) -> Relative | Rotary | None:
-    found = model.family.positions(model.stack)
-    if found.kind == "rotary":
-        return Rotary(found.table)
-    return Relative(found.table(n)) if found.kind == "relative" else None
+def _position(model: Model, layers: Sequence[int], n: int) -> Relative | Rotary | None:
+    found = [model.require_parts().position(layer, n) for layer in layers]
+    _alike([(one.kind, np.asarray(one.table, dtype=float).tobytes()) for one in found])
+    if found[0].kind == "rotary":
+        return Rotary(found[0].table)
+    return Relative(found[0].table) if found[0].kind == "relative" else None
+
+
+def _alike(values: Sequence[Any]) -> Any:
+    """The one mask, or positions, of several layers."""
+    if len(set(values)) > 1:
+        raise InputError("The layers of this model differ in mask or positions, so it is one dynamics per layer only.")
+    return values[0]

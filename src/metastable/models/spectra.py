@@ -16,9 +16,8 @@ import numpy as np
 from metastable.equation.weights import from_eigenvalues
 from metastable.errors import InputError
 from metastable.models.families import BlockWeights, Norm
-from metastable.models.families.shared import layer_norm
 from metastable.models.load import load
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.promotions import Promotion, promoted, upper
 from metastable.theory.hypotheses import Finding, good_triple
 
@@ -84,7 +83,7 @@ def spectra(
     ((1, 8, 32), [])
     """
     model = name if isinstance(name, Model) else load(name)
-    chosen = list(layers) if layers is not None else _distinct(model)
+    chosen = list(layers) if layers is not None else model.require_parts().distinct
     rows: list[dict[str, Any]] = []
     triples: dict[tuple[int, int], Finding] = {}
     promotions: list[Promotion] = []
@@ -102,12 +101,6 @@ def spectra(
         values = [row["ov"] for row in rows[-block.heads :]]
         promotions += promoted(model, layer, values, leading, words)
     return Spectra(model, _dataset(rows, chosen), triples, tuple(promotions))
-
-
-def _distinct(model: Model) -> list[int]:
-    """The layers whose modules differ: one for an ALBERT with one group."""
-    modules = model.family.layers(model.stack)
-    return [i for i, module in enumerate(modules) if module not in modules[:i]]
 
 
 def ov_eigenvalues(block: BlockWeights, head: int) -> tuple[np.ndarray, np.ndarray]:
@@ -178,13 +171,13 @@ def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> "xarray.Dataset":
 
 def squared_length(model: Model, layer: int) -> float:
     """Mean squared length of the tokens that enter attention, for unit variance before the norm's gain and bias."""
-    block = model.block(layer)
+    parts = model.require_parts()
+    block = parts.block(layer)
     if block.order == "pre":
-        norm: Norm = block.attention_norm
-    elif layer > 0 or model.family.shares:  # a post-norm layer reads what the layer before it has normed
-        norm = model.block(max(layer - 1, 0)).mlp_norm
-    else:
-        norm = layer_norm(model.stack.embeddings.LayerNorm)
+        norm: Norm | None = block.attention_norm
+    else:  # a post-norm layer reads what the layer before it has normed, the first one what the embedding has
+        norm = parts.block(layer - 1).mlp_norm if layer > 0 else parts.input_norm()
+    norm = norm or block.mlp_norm
     return float((norm.gain**2).sum() + (0.0 if norm.bias is None else (norm.bias**2).sum()))
 
 

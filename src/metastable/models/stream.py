@@ -10,17 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.tokens import as_ids
 from metastable.store.files import read_arrays, write_arrays
-
-if TYPE_CHECKING:
-    import torch
 
 Progress = Callable[[int, int | None], None]
 _SAVE_EVERY = 10.0  # seconds between state files
@@ -43,10 +40,10 @@ class Reducer(Protocol):
     def settings(self) -> dict[str, Any]:
         """What a state file must agree on."""
 
-    def states(self, text: Text, layer: int, x: "torch.Tensor") -> None:
+    def states(self, text: Text, layer: int, x: np.ndarray) -> None:
         """Token states x (n, d) after ``layer`` layers."""
 
-    def attention(self, text: Text, layer: int, A: "torch.Tensor") -> None:
+    def attention(self, text: Text, layer: int, A: np.ndarray) -> None:
         """The attention map A (h, n, n) of layer ``layer``, counted from 1."""
 
     def state(self) -> dict[str, np.ndarray]:
@@ -105,7 +102,9 @@ def stream(
                     f"The state file {str(resume)!r} was made with other texts; delete it or name another."
                 )
             continue
-        _show(model, text, reducers, layers, tally)
+        network, reduction = show(model, text, reducers, layers)
+        tally.seconds["network"] += network
+        tally.seconds["reduction"] += reduction
         if resume is not None and time.monotonic() - saved > _SAVE_EVERY:
             _save(resume, settings, reducers, tally)
             saved = time.monotonic()
@@ -123,14 +122,12 @@ def stream(
 def _encoded(model: Model, texts: Iterable[str | Sequence[int]], longest: int, tally: Tally) -> Iterator[Text]:
     """Texts as ids, cut to ``longest``, with the tally kept."""
     special = model.tokenizer.special if model.tokenizer else frozenset()
-    size = int(model.stack.config.vocab_size)
     for text in texts:
         ids = [] if isinstance(text, str) and not text.strip() else as_ids(text, model.tokenizer)
         if not ids:
             tally.empty += 1
             continue
-        if not 0 <= min(ids) <= max(ids) < size:
-            raise InputError(f"Token ids of {model.name!r} lie between 0 and {size - 1}, but {max(ids)} was given.")
+        check_ids(model, ids)
         tally.cut += len(ids) > longest
         ids = ids[:longest]
         tally.first = tally.first or ids
@@ -144,18 +141,28 @@ def _encoded(model: Model, texts: Iterable[str | Sequence[int]], longest: int, t
         yield Text(tally.texts - 1, np.asarray(seen), np.asarray([i in special for i in seen]), ids)
 
 
-def _show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int, tally: Tally) -> None:
-    """One text through the network; the time spent in the reducers is set apart from the network's own."""
+def check_ids(model: Model, ids: Sequence[int]) -> None:
+    """Refuse token ids that the model does not have, naming the first of them."""
+    size = model.vocabulary
+    if size is None:
+        return
+    wrong = next((i for i in ids if not 0 <= i < size), None)
+    if wrong is not None:
+        raise InputError(f"Token ids of {model.name!r} lie between 0 and {size - 1}, but {wrong} was given.")
+
+
+def show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int) -> tuple[float, float]:
+    """One text through the network, shown to the reducers; seconds spent in the network and in the reducers."""
     spent = 0.0
 
-    def states(layer: int, x: "torch.Tensor") -> None:
+    def states(layer: int, x: np.ndarray) -> None:
         nonlocal spent
         start = time.perf_counter()
         for reducer in reducers:
             reducer.states(text, layer, x)
         spent += time.perf_counter() - start
 
-    def attention(layer: int, A: "torch.Tensor") -> None:
+    def attention(layer: int, A: np.ndarray) -> None:
         nonlocal spent
         start = time.perf_counter()
         for reducer in reducers:
@@ -164,17 +171,16 @@ def _show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int, ta
 
     start = time.perf_counter()
     model.watch(text.given, layers, states, attention)
-    tally.seconds["network"] += time.perf_counter() - start - spent
-    tally.seconds["reduction"] += spent
+    return time.perf_counter() - start - spent, spent
 
 
 # --- state files -------------------------------------------------------------------------------------------------
 
 
 def _settings(model: Model, reducers: Sequence[Reducer], layers: int, longest: int) -> dict[str, Any]:
-    weights = hashlib.sha256(model.block(0).Q.tobytes()).hexdigest()[:16]  # another model under the same name
     own = {reducer.name: reducer.settings() for reducer in reducers}
-    return {"model": model.name, "weights": weights, "dtype": model.dtype, "layers": layers, "longest": longest, **own}
+    same = {"model": model.name, "weights": model.digest, "dtype": model.dtype, "layers": layers, "longest": longest}
+    return same | own
 
 
 def _save(path: Path, settings: dict[str, Any], reducers: Sequence[Reducer], tally: Tally) -> None:

@@ -11,7 +11,6 @@ file and every zarr folder is whole or absent.
 """
 
 import dataclasses
-import hashlib
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from metastable.errors import InputError
 from metastable.models.ladder import ladder
 from metastable.models.load import load
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.probe import probe
 from metastable.models.rungs import RUNGS
 from metastable.models.spectra import spectra
@@ -227,15 +226,14 @@ def _climb(model: Model, ids: Sequence[int], layers: int, head: int, report: Rep
 
 
 def _facts(model: Model) -> dict[str, Any]:
-    weights = sum(int(p.numel()) for p in model.whole.parameters())
     return {
         "name": model.name,
-        "family": model.family.name,
+        "family": model.kind,
         "depth": model.depth,
         "heads": model.heads,
         "dimension": model.dimension,
         "shared": model.shared,
         "causal": model.causal,
-        "parameters": weights,
-        "digest": hashlib.sha256(model.block(0).Q.tobytes()).hexdigest()[:16],
+        "parameters": model.parameters,
+        "digest": model.digest,
     }

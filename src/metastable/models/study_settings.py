@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.models.pretrained import Model
+from metastable.models.model import Model
 from metastable.models.texts import default_corpus, texts
 
 _DRAWN, _DRAWN_TOKENS = 16, 48  # random texts for a model that came without a tokenizer
@@ -55,7 +55,7 @@ def source(settings: Settings, model: Model) -> tuple[Iterable[str | Sequence[in
         return texts(corpus(settings, model), settings.limit), []
     if settings.texts is not None:
         return _numbers(texts(settings.texts, settings.limit), model.name), []
-    size = int(model.stack.config.vocab_size)
+    size = model.vocabulary or 1
     n = min(_DRAWN_TOKENS, model.longest, settings.longest)
     drawn = np.random.default_rng(0).integers(0, size, (min(_DRAWN, settings.limit), n))
     note = f"{model.name} came without a tokenizer, so it was run on {len(drawn)} texts of random tokens (seed 0)."

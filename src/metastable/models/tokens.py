@@ -98,6 +98,17 @@ def from_transformers(tokenizer: Any) -> Tokenizer:
     return Tokenizer(encode, _by_id(tokenizer.get_vocab()), special, separators, is_punctuation)
 
 
+def face(tokenizer: Any) -> Tokenizer:
+    """The face of whatever a caller has: one of these, of ``transformers`` or of ``tokenizers``."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    if hasattr(tokenizer, "all_special_ids"):
+        return from_transformers(tokenizer)
+    if hasattr(tokenizer, "get_added_tokens_decoder"):
+        return _of_backend(tokenizer)
+    raise InputError(f"A tokenizer is one of the library transformers or tokenizers, not {type(tokenizer).__name__}.")
+
+
 def from_file(path: Path) -> Tokenizer:
     """The face of a bare ``tokenizer.json``, whose own truncation and padding are switched off."""
     from tokenizers import Tokenizer as Backend
@@ -105,6 +116,10 @@ def from_file(path: Path) -> Tokenizer:
     backend = Backend.from_file(str(path))
     backend.no_truncation()
     backend.no_padding()
+    return _of_backend(backend)
+
+
+def _of_backend(backend: Any) -> Tokenizer:
     special = frozenset(i for i, token in backend.get_added_tokens_decoder().items() if token.special)
     ends = frozenset(i for i in special if backend.id_to_token(i) in ("</s>", "[SEP]", "<|endoftext|>"))
     return from_backend(backend, special, ends)

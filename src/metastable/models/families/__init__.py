@@ -1,7 +1,7 @@
 """One file per family of models, and the table that finds it by the model's own type."""
 
 from metastable.models.families import albert, bert, gpt2, llama, t5
-from metastable.models.families.shared import BlockWeights, Family, FeedForward, Norm, Positions
+from metastable.models.families.shared import BlockWeights, Family, FeedForward, Norm, Positions, Tensors
 
 FAMILIES: dict[str, Family] = {
     "albert": albert.FAMILY,
@@ -14,4 +14,4 @@ FAMILIES: dict[str, Family] = {
     "qwen2": llama.FAMILY,
 }
 
-__all__ = ["FAMILIES", "BlockWeights", "Family", "FeedForward", "Norm", "Positions"]
+__all__ = ["FAMILIES", "BlockWeights", "Family", "FeedForward", "Norm", "Positions", "Tensors"]

@@ -1,83 +1,66 @@
 """ALBERT: one post-norm block, shared by every layer, after a factorised embedding."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from metastable.models.families.shared import (
+    EMBEDDED,
     BlockWeights,
     Family,
-    FeedForward,
-    Positions,
-    activation,
+    Tensors,
     bias_by_head,
     by_head,
+    feed_forward,
     layer_norm,
-    matrix,
-    numbers,
     output_by_head,
 )
 
-if TYPE_CHECKING:
-    from torch import nn
 
-
-def layers(model: Any) -> "list[nn.Module]":
+def layers(config: Any) -> list[str]:
     """The inner layers in the order they run: groups share the depth evenly, as the model divides it."""
-    groups, depth = model.encoder.albert_layer_groups, model.config.num_hidden_layers
-    chosen = [groups[int(i / (depth / len(groups)))] for i in range(depth)]
-    return [layer for group in chosen for layer in group.albert_layers]
+    depth, groups = config.num_hidden_layers, config.num_hidden_groups
+    chosen = [int(i / (depth / groups)) for i in range(depth)]
+    inner = range(config.inner_group_num)
+    return [f"encoder.albert_layer_groups.{g}.albert_layers.{i}" for g in chosen for i in inner]
 
 
-def attention(layer: Any) -> "nn.Module":
-    """The attention module of a layer."""
-    return layer.attention
-
-
-def block(model: Any, l: int) -> BlockWeights:
+def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     """Layer l as plain arrays."""
-    layer: Any = layers(model)[l]
-    att, heads = layer.attention, layer.attention.num_attention_heads
+    path, heads, eps = layers(config)[l], config.num_attention_heads, config.layer_norm_eps
+    att = f"{path}.attention"
     return BlockWeights(
-        Q=by_head(matrix(att.query.weight), heads),
-        K=by_head(matrix(att.key.weight), heads),
-        V=by_head(matrix(att.value.weight), heads),
-        O=output_by_head(matrix(att.dense.weight), heads),
-        q_bias=bias_by_head(numbers(att.query.bias), heads),
-        k_bias=bias_by_head(numbers(att.key.bias), heads),
-        v_bias=bias_by_head(numbers(att.value.bias), heads),
-        o_bias=numbers(att.dense.bias),
-        scale=att.attention_head_size**-0.5,
+        Q=by_head(tensors[f"{att}.query.weight"], heads),
+        K=by_head(tensors[f"{att}.key.weight"], heads),
+        V=by_head(tensors[f"{att}.value.weight"], heads),
+        O=output_by_head(tensors[f"{att}.dense.weight"], heads),
+        q_bias=bias_by_head(tensors[f"{att}.query.bias"], heads),
+        k_bias=bias_by_head(tensors[f"{att}.key.bias"], heads),
+        v_bias=bias_by_head(tensors[f"{att}.value.bias"], heads),
+        o_bias=tensors[f"{att}.dense.bias"],
+        scale=(config.hidden_size // heads) ** -0.5,
         groups=heads,
         order="post",
-        attention_norm=layer_norm(att.LayerNorm),
-        mlp_norm=layer_norm(layer.full_layer_layer_norm),
-        mlp=FeedForward(
-            matrix(layer.ffn.weight),
-            matrix(layer.ffn_output.weight),
-            numbers(layer.ffn.bias),
-            numbers(layer.ffn_output.bias),
-            None,
-            activation(model.config.hidden_act),
-        ),
+        attention_norm=layer_norm(tensors, f"{att}.LayerNorm", eps),
+        mlp_norm=layer_norm(tensors, f"{path}.full_layer_layer_norm", eps),
+        mlp=feed_forward(tensors, f"{path}.ffn", f"{path}.ffn_output", config.hidden_act),
     )
 
 
-def embedding(model: Any, rows: slice) -> np.ndarray:
+def embedding(tensors: Tensors, config: Any, rows: slice) -> np.ndarray:
     """Word embeddings (rows, e) mapped into the hidden space (rows, d), without bias."""
-    words, mapping = model.embeddings.word_embeddings.weight, model.encoder.embedding_hidden_mapping_in.weight
-    return np.asarray(matrix(words[rows]) @ matrix(mapping).T)
+    words = tensors.rows("embeddings.word_embeddings.weight", rows)
+    return np.asarray(words @ tensors["encoder.embedding_hidden_mapping_in.weight"].T)
 
 
 FAMILY = Family(
     name="albert",
     layers=layers,
-    attention=attention,
+    attention="attention",
     block=block,
     embedding=embedding,
-    final_norm=lambda model: None,
-    positions=lambda model: Positions("embedded"),
-    mask=lambda model: "full",
-    longest=lambda model: int(model.config.max_position_embeddings),
+    positions=lambda tensors, config, l: EMBEDDED,
+    mask=lambda config, l: "full",
+    longest=lambda config: int(config.max_position_embeddings),
     shares=True,
 )

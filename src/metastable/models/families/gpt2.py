@@ -1,81 +1,68 @@
 """GPT-2: pre-norm causal blocks, absolute positions; maps are stored transposed and Q, K, V side by side."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from metastable.models.families.shared import (
+    EMBEDDED,
     BlockWeights,
     Family,
     FeedForward,
-    Positions,
+    Tensors,
     activation,
     bias_by_head,
     by_head,
     layer_norm,
-    matrix,
-    numbers,
+    numbered,
     output_by_head,
 )
 
-if TYPE_CHECKING:
-    from torch import nn
 
-
-def layers(model: Any) -> "list[nn.Module]":
-    """The layers in order."""
-    return list(model.h)
-
-
-def attention(layer: Any) -> "nn.Module":
-    """The attention module of a layer."""
-    return layer.attn
-
-
-def block(model: Any, l: int) -> BlockWeights:
+def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     """Layer l as plain arrays."""
-    layer: Any = model.h[l]
-    att, heads = layer.attn, layer.attn.num_heads
-    Q, K, V = np.split(matrix(att.c_attn.weight).T, 3)  # (h k, d) each: Conv1D stores (in, out)
-    q_bias, k_bias, v_bias = np.split(matrix(att.c_attn.bias), 3)
+    path, heads, eps = f"h.{l}", config.n_head, config.layer_norm_epsilon
+    Q, K, V = np.split(tensors[f"{path}.attn.c_attn.weight"].T, 3)  # (h k, d) each: Conv1D stores (in, out)
+    q_bias, k_bias, v_bias = np.split(tensors[f"{path}.attn.c_attn.bias"], 3)
     return BlockWeights(
         Q=by_head(Q, heads),
         K=by_head(K, heads),
         V=by_head(V, heads),
-        O=output_by_head(matrix(att.c_proj.weight).T, heads),
+        O=output_by_head(tensors[f"{path}.attn.c_proj.weight"].T, heads),
         q_bias=bias_by_head(q_bias, heads),
         k_bias=bias_by_head(k_bias, heads),
         v_bias=bias_by_head(v_bias, heads),
-        o_bias=numbers(att.c_proj.bias),
-        scale=_scale(model.config, att.head_dim, l),
+        o_bias=tensors[f"{path}.attn.c_proj.bias"],
+        scale=_scale(config, l),
         groups=heads,
         order="pre",
-        attention_norm=layer_norm(layer.ln_1),
-        mlp_norm=layer_norm(layer.ln_2),
+        attention_norm=layer_norm(tensors, f"{path}.ln_1", eps),
+        mlp_norm=layer_norm(tensors, f"{path}.ln_2", eps),
         mlp=FeedForward(
-            matrix(layer.mlp.c_fc.weight).T,
-            matrix(layer.mlp.c_proj.weight).T,
-            numbers(layer.mlp.c_fc.bias),
-            numbers(layer.mlp.c_proj.bias),
+            tensors[f"{path}.mlp.c_fc.weight"].T,
+            tensors[f"{path}.mlp.c_proj.weight"].T,
+            tensors[f"{path}.mlp.c_fc.bias"],
+            tensors[f"{path}.mlp.c_proj.bias"],
             None,
-            activation(model.config.activation_function),
+            activation(config.activation_function),
         ),
     )
 
 
-def _scale(config: Any, width: int, l: int) -> float:
-    scale = width**-0.5 if config.scale_attn_weights else 1.0
-    return scale / (l + 1) if config.scale_attn_by_inverse_layer_idx else scale
+def _scale(config: Any, l: int) -> float:
+    scale = (config.n_embd // config.n_head) ** -0.5 if config.scale_attn_weights else 1.0
+    return float(scale / (l + 1) if config.scale_attn_by_inverse_layer_idx else scale)
 
 
 FAMILY = Family(
     name="gpt2",
-    layers=layers,
-    attention=attention,
+    layers=lambda config: numbered("h", config.n_layer),
+    attention="attn",
     block=block,
-    embedding=lambda model, rows: matrix(model.wte.weight[rows]),
-    final_norm=lambda model: model.ln_f,
-    positions=lambda model: Positions("embedded"),
-    mask=lambda model: "causal",
-    longest=lambda model: int(model.config.n_positions),
+    embedding=lambda tensors, config, rows: tensors.rows("wte.weight", rows),
+    positions=lambda tensors, config, l: EMBEDDED,
+    mask=lambda config, l: "causal",
+    longest=lambda config: int(config.n_positions),
+    norm="ln_f",
+    final_norm=lambda tensors, config: layer_norm(tensors, "ln_f", config.layer_norm_epsilon),
 )

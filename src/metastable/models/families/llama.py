@@ -1,6 +1,6 @@
 """Llama and its kin (Mistral, Qwen2, SmolLM): pre-norm causal blocks, RMSNorm, rotary turns, grouped heads."""
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -8,103 +8,90 @@ from metastable.errors import InputError
 from metastable.models.families.shared import (
     BlockWeights,
     Family,
-    FeedForward,
     Positions,
-    activation,
+    Tensors,
     bias_by_head,
     by_head,
-    matrix,
-    numbers,
+    feed_forward,
+    numbered,
     output_by_head,
     rms_norm,
 )
 
-if TYPE_CHECKING:
-    from torch import nn
 
-
-def layers(model: Any) -> "list[nn.Module]":
-    """The layers in order."""
-    return list(model.layers)
-
-
-def attention(layer: Any) -> "nn.Module":
-    """The attention module of a layer."""
-    return layer.self_attn
-
-
-def block(model: Any, l: int) -> BlockWeights:
+def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     """Layer l as plain arrays, every key and value head repeated for the queries it serves."""
-    layer: Any = model.layers[l]
-    att, config = layer.self_attn, model.config
-    heads, groups = config.num_attention_heads, config.num_key_value_heads
-    turn = float(getattr(model.rotary_emb, "attention_scaling", 1.0))  # multiplies queries and keys alike
+    path, att, mlp = f"layers.{l}", f"layers.{l}.self_attn", f"layers.{l}.mlp"
+    heads, groups, eps = config.num_attention_heads, config.num_key_value_heads, config.rms_norm_eps
+    turn = tensors.get("rotary_emb.attention_scaling", np.ones(()))  # multiplies queries and keys alike
     return BlockWeights(
-        Q=by_head(matrix(att.q_proj.weight), heads),
-        K=_expand(by_head(matrix(att.k_proj.weight), groups), heads),
-        V=_expand(by_head(matrix(att.v_proj.weight), groups), heads),
-        O=output_by_head(matrix(att.o_proj.weight), heads),
-        q_bias=bias_by_head(numbers(att.q_proj.bias), heads),
-        k_bias=_expand(bias_by_head(numbers(att.k_proj.bias), groups), heads),
-        v_bias=_expand(bias_by_head(numbers(att.v_proj.bias), groups), heads),
-        o_bias=numbers(att.o_proj.bias),
-        scale=float(att.scaling) * turn**2,
+        Q=by_head(tensors[f"{att}.q_proj.weight"], heads),
+        K=expand(by_head(tensors[f"{att}.k_proj.weight"], groups), heads),
+        V=expand(by_head(tensors[f"{att}.v_proj.weight"], groups), heads),
+        O=output_by_head(tensors[f"{att}.o_proj.weight"], heads),
+        q_bias=bias_by_head(tensors.get(f"{att}.q_proj.bias"), heads),
+        k_bias=expand(bias_by_head(tensors.get(f"{att}.k_proj.bias"), groups), heads),
+        v_bias=expand(bias_by_head(tensors.get(f"{att}.v_proj.bias"), groups), heads),
+        o_bias=tensors.get(f"{att}.o_proj.bias"),
+        scale=head_width(config) ** -0.5 * float(turn) ** 2,
         groups=groups,
         order="pre",
-        attention_norm=rms_norm(layer.input_layernorm),
-        mlp_norm=rms_norm(layer.post_attention_layernorm),
-        mlp=_feed_forward(layer.mlp, config.hidden_act),
+        attention_norm=rms_norm(tensors, f"{path}.input_layernorm", eps),
+        mlp_norm=rms_norm(tensors, f"{path}.post_attention_layernorm", eps),
+        mlp=feed_forward(tensors, f"{mlp}.up_proj", f"{mlp}.down_proj", config.hidden_act, gate=f"{mlp}.gate_proj"),
     )
 
 
+def head_width(config: Any) -> int:
+    """The width of one head, where the configuration states it or leaves it to the sizes."""
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
 @overload
-def _expand(grouped: np.ndarray, heads: int) -> np.ndarray: ...
+def expand(grouped: np.ndarray, heads: int) -> np.ndarray: ...
 @overload
-def _expand(grouped: np.ndarray | None, heads: int) -> np.ndarray | None: ...
-def _expand(grouped: np.ndarray | None, heads: int) -> np.ndarray | None:
+def expand(grouped: np.ndarray | None, heads: int) -> np.ndarray | None: ...
+def expand(grouped: np.ndarray | None, heads: int) -> np.ndarray | None:
     """Key or value heads (g, ...) repeated to (h, ...): query head h uses group h // (heads / g)."""
     return None if grouped is None else np.repeat(grouped, heads // grouped.shape[0], axis=0)
 
 
-def _feed_forward(mlp: Any, act: str) -> FeedForward:
-    if mlp.gate_proj.bias is not None:
-        raise InputError("This model has a bias on its MLP gate, which is not supported.")
-    return FeedForward(
-        matrix(mlp.up_proj.weight),
-        matrix(mlp.down_proj.weight),
-        numbers(mlp.up_proj.bias),
-        numbers(mlp.down_proj.bias),
-        matrix(mlp.gate_proj.weight),
-        activation(act),
-    )
+def positions(tensors: Tensors, config: Any, l: int) -> Positions:
+    """The rotary frequencies the model turns its queries and keys by.
+
+    A loaded module holds them; a file does not, and there they are computed as the library does, in float32.
+    """
+    table = tensors.get("rotary_emb.inv_freq")
+    if table is not None:
+        return Positions("rotary", table)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type", "default") != "default":
+        raise InputError(f"Rotary positions of type {rope['rope_type']!r} are read from a PyTorch model only.")
+    width = head_width(config)
+    exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
+    theta = np.float32(rope.get("rope_theta", 10000.0))
+    return Positions("rotary", (np.float32(1.0) / theta**exponents).astype(np.float64))
 
 
-def positions(model: Any) -> Positions:
-    """The rotary frequencies the model turns its queries and keys by."""
-    return Positions("rotary", matrix(model.rotary_emb.inv_freq))
-
-
-def mask(model: Any) -> str:
-    """Causal, or a causal window where every layer slides (Mistral)."""
-    config = model.config
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+def mask(config: Any, l: int) -> str:
+    """Causal, or a causal window where the layer slides (Mistral, some layers of Qwen2)."""
+    kinds: Any = getattr(config, "layer_types", None)
     width: Any = getattr(config, "sliding_window", None)
-    slides = config.model_type == "mistral" and width is not None
-    if kinds == {"sliding_attention"} or slides:
-        return f"window({int(width) - 1}, causal)"  # the library counts the token itself
-    if kinds == {"full_attention"}:
-        return "causal"
-    raise InputError(f"The layers of this model mix {' and '.join(sorted(kinds))}, which is not supported.")
+    slides = kinds[l] == "sliding_attention" if kinds else config.model_type == "mistral" and width is not None
+    if kinds and kinds[l] not in ("sliding_attention", "full_attention"):
+        raise InputError(f"Layer {l} has attention of the kind {kinds[l]!r}, which is not supported.")
+    return f"window({int(width) - 1}, causal)" if slides else "causal"  # the library counts the token itself
 
 
 FAMILY = Family(
     name="llama",
-    layers=layers,
-    attention=attention,
+    layers=lambda config: numbered("layers", config.num_hidden_layers),
+    attention="self_attn",
     block=block,
-    embedding=lambda model, rows: matrix(model.embed_tokens.weight[rows]),
-    final_norm=lambda model: model.norm,
+    embedding=lambda tensors, config, rows: tensors.rows("embed_tokens.weight", rows),
     positions=positions,
     mask=mask,
-    longest=lambda model: int(model.config.max_position_embeddings),
+    longest=lambda config: int(config.max_position_embeddings),
+    norm="norm",
+    final_norm=lambda tensors, config: rms_norm(tensors, "norm", config.rms_norm_eps),
 )

@@ -1,18 +1,27 @@
-"""What a family file provides: one layer's weights as plain arrays, in the convention of ``Weights``."""
+"""What a family file provides: functions of (tensors, config) that give one layer's weights as plain arrays.
 
-from collections.abc import Callable
+``tensors`` are the weights by the library's own names, relative to the base model; ``config`` is an object whose
+attributes are the entries of ``config.json``. Neither needs PyTorch, so one file serves a loaded model and a file.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from metastable.errors import InputError
 
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
 Array = np.ndarray
+Config: TypeAlias = Any  # a ``transformers`` configuration, or any object with the same attributes
+
+
+class Tensors(Mapping[str, Array]):
+    """Weights by name, as float64 arrays that are made when asked for and not kept; ``get`` gives None for none."""
+
+    def rows(self, name: str, rows: slice) -> Array:
+        """Some rows of a large table; what reads from a file or a float32 module widens only these."""
+        return self[name][rows]
 
 
 @dataclass(frozen=True)
@@ -69,41 +78,48 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class Positions:
-    """How positions enter the scores.
+    """How positions enter the scores of a layer.
 
     ``kind`` is "embedded" (added to the tokens, nothing left for the scores), "rotary" (``table`` is the
-    frequencies, (k/2,)) or "relative" (``table(n)`` is the bias by j - i, (h, 2n - 1)).
+    frequencies, (k/2,)) or "relative" (``table`` is the bias by j - i, (h, 2n - 1), or a function of n giving it).
     """
 
     kind: str
     table: Any = None
 
 
+EMBEDDED = Positions("embedded")
+
+
 class Family(NamedTuple):
-    """Where a kind of model keeps its parts. All functions take the torch module that ``load`` returns."""
+    """Where a kind of model keeps its parts.
+
+    ``layers(config)`` are the module paths of the layers in the order they run ("encoder.layer.0", ...); a path that
+    occurs again is one block used again. ``attention`` is the path, inside a layer, of the module that returns the
+    attention map, and ``norm`` the path of the norm after the last layer ("" for none): hooks are put there.
+    """
 
     name: str
-    layers: "Callable[[nn.Module], list[nn.Module]]"  # the modules whose outputs are the hidden states, in order
-    attention: "Callable[[nn.Module], nn.Module]"  # of one layer: the module that returns the attention map
-    block: "Callable[[nn.Module, int], BlockWeights]"  # of layer l
-    embedding: "Callable[[nn.Module, slice], Array]"  # (rows, d): tokens of the vocabulary in the model's own space
-    final_norm: "Callable[[nn.Module], nn.Module | None]"  # applied after the last layer, or None
-    positions: "Callable[[nn.Module], Positions]"
-    mask: "Callable[[nn.Module], str]"  # "full", "causal" or "window(w, causal)"
-    longest: "Callable[[nn.Module], int]"  # the most tokens that the model can take
-    shares: bool = False  # layers may be one and the same module
+    layers: Callable[[Config], list[str]]
+    attention: str
+    block: Callable[[Tensors, Config, int], BlockWeights]  # of layer l
+    embedding: Callable[[Tensors, Config, slice], Array]  # (rows, d): the vocabulary in the model's own space
+    positions: Callable[[Tensors, Config, int], Positions]  # of layer l
+    mask: Callable[[Config, int], str]  # of layer l: "full", "causal" or "window(w, causal)"
+    longest: Callable[[Config], int]  # the most tokens that the model can take
+    norm: str = ""
+    final_norm: Callable[[Tensors, Config], Norm | None] = lambda tensors, config: None  # what is at ``norm``
+    input_norm: Callable[[Tensors, Config], Norm | None] = lambda tensors, config: None  # the tokens' own, at layer 0
+    shares: bool = False  # layers may be one and the same block, which can be applied again
 
 
-def numbers(tensor: "torch.Tensor | None") -> Array | None:
-    """A float64 copy of a tensor as a NumPy array; None stays None."""
-    return None if tensor is None else matrix(tensor)
+def numbered(path: str, count: int) -> list[str]:
+    """The paths of a list of modules.
 
-
-def matrix(tensor: "torch.Tensor") -> Array:
-    """A float64 copy of a tensor that is always there."""
-    import torch
-
-    return np.asarray(tensor.detach().to(torch.float64).cpu().numpy())
+    >>> numbered("encoder.layer", 2)
+    ['encoder.layer.0', 'encoder.layer.1']
+    """
+    return [f"{path}.{i}" for i in range(count)]
 
 
 def by_head(weight: Array, heads: int) -> Array:
@@ -121,14 +137,28 @@ def bias_by_head(bias: Array | None, heads: int) -> Array | None:
     return None if bias is None else bias.reshape(heads, -1)
 
 
-def layer_norm(module: Any) -> Norm:
-    """A torch LayerNorm as plain numbers."""
-    return Norm("layer", matrix(module.weight), numbers(module.bias), float(module.eps))
+def layer_norm(tensors: Tensors, path: str, eps: float) -> Norm:
+    """The LayerNorm at a path."""
+    return Norm("layer", tensors[f"{path}.weight"], tensors.get(f"{path}.bias"), float(eps))
 
 
-def rms_norm(module: Any) -> Norm:
-    """An RMSNorm of ``transformers`` as plain numbers."""
-    return Norm("rms", matrix(module.weight), None, float(module.variance_epsilon))
+def rms_norm(tensors: Tensors, path: str, eps: float) -> Norm:
+    """The RMSNorm at a path."""
+    return Norm("rms", tensors[f"{path}.weight"], None, float(eps))
+
+
+def feed_forward(tensors: Tensors, first: str, last: str, act: object, gate: str = "") -> FeedForward:
+    """The MLP whose maps are at the paths ``first``, ``last`` and, where it is gated, ``gate``."""
+    if gate and f"{gate}.bias" in tensors:
+        raise InputError("This model has a bias on its MLP gate, which is not supported.")
+    return FeedForward(
+        tensors[f"{first}.weight"],
+        tensors[f"{last}.weight"],
+        tensors.get(f"{first}.bias"),
+        tensors.get(f"{last}.bias"),
+        tensors[f"{gate}.weight"] if gate else None,
+        activation(act),
+    )
 
 
 # Names of the library -> names of metastable.equation.blocks.ACTIVATIONS

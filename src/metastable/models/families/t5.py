@@ -1,44 +1,36 @@
-"""T5, encoder and decoder: pre-norm blocks, RMSNorm, relative position bias, no score scale, no biases."""
+"""T5, encoder and decoder: pre-norm blocks, RMSNorm, relative position bias, no score scale, no biases.
 
-from typing import TYPE_CHECKING, Any
+Tensors are named relative to the stack: "block.0.layer.0.SelfAttention.q.weight".
+"""
+
+from typing import Any
 
 import numpy as np
 
 from metastable.models.families.shared import (
     BlockWeights,
     Family,
-    FeedForward,
     Positions,
-    activation,
+    Tensors,
     by_head,
-    matrix,
+    feed_forward,
+    numbered,
     output_by_head,
     rms_norm,
 )
 
-if TYPE_CHECKING:
-    from torch import nn
 
-
-def layers(model: Any) -> "list[nn.Module]":
-    """The layers of the stack in order."""
-    return list(model.block)
-
-
-def attention(layer: Any) -> "nn.Module":
-    """The self-attention module of a layer."""
-    return layer.layer[0].SelfAttention
-
-
-def block(model: Any, l: int) -> BlockWeights:
+def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     """Layer l as plain arrays; a decoder's cross-attention is left out."""
-    layer: Any = model.block[l].layer
-    att, heads = layer[0].SelfAttention, model.config.num_heads
+    path, heads, eps = f"block.{l}.layer", config.num_heads, config.layer_norm_epsilon
+    att, last = f"{path}.0.SelfAttention", f"{path}.{2 if config.is_decoder else 1}"
+    mlp = f"{last}.DenseReluDense"
+    gated = config.is_gated_act
     return BlockWeights(
-        Q=by_head(matrix(att.q.weight), heads),
-        K=by_head(matrix(att.k.weight), heads),
-        V=by_head(matrix(att.v.weight), heads),
-        O=output_by_head(matrix(att.o.weight), heads),
+        Q=by_head(tensors[f"{att}.q.weight"], heads),
+        K=by_head(tensors[f"{att}.k.weight"], heads),
+        V=by_head(tensors[f"{att}.v.weight"], heads),
+        O=output_by_head(tensors[f"{att}.o.weight"], heads),
         q_bias=None,
         k_bias=None,
         v_bias=None,
@@ -46,47 +38,56 @@ def block(model: Any, l: int) -> BlockWeights:
         scale=1.0,
         groups=heads,
         order="pre",
-        attention_norm=rms_norm(layer[0].layer_norm),
-        mlp_norm=rms_norm(layer[-1].layer_norm),
-        mlp=_feed_forward(layer[-1].DenseReluDense, model.config),
+        attention_norm=rms_norm(tensors, f"{path}.0.layer_norm", eps),
+        mlp_norm=rms_norm(tensors, f"{last}.layer_norm", eps),
+        mlp=feed_forward(
+            tensors,
+            f"{mlp}.{'wi_1' if gated else 'wi'}",
+            f"{mlp}.wo",
+            config.dense_act_fn,
+            gate=f"{mlp}.wi_0" if gated else "",
+        ),
     )
 
 
-def _feed_forward(mlp: Any, config: Any) -> FeedForward:
-    gated = config.is_gated_act
-    return FeedForward(
-        matrix((mlp.wi_1 if gated else mlp.wi).weight),
-        matrix(mlp.wo.weight),
-        None,
-        None,
-        matrix(mlp.wi_0.weight) if gated else None,
-        activation(config.dense_act_fn),
-    )
-
-
-def positions(model: Any) -> Positions:
-    """The bias that the first layer computes and every layer adds, by the offset j - i."""
-    att = model.block[0].layer[0].SelfAttention
+def positions(tensors: Tensors, config: Any, l: int) -> Positions:
+    """The bias that the first layer holds and every layer adds, by the offset j - i."""
 
     def table(n: int) -> np.ndarray:
-        import torch
-
-        with torch.no_grad():
-            bias = matrix(att.compute_bias(n, n)[0])  # (h, n, n)
-        # row 0 holds offsets 0 .. n-1, column 0 holds 0 .. -(n-1)
-        return np.concatenate([bias[:, :0:-1, 0], bias[:, 0, :]], axis=1)  # (h, 2n - 1)
+        by_bucket = tensors["block.0.layer.0.SelfAttention.relative_attention_bias.weight"]  # (buckets, h)
+        return np.asarray(by_bucket[buckets(np.arange(1 - n, n), config)].T)  # (h, 2n - 1)
 
     return Positions("relative", table)
 
 
+def buckets(offset: np.ndarray, config: Any) -> np.ndarray:
+    """Which entry of the table an offset j - i takes: near ones one each, far ones in logarithmic classes.
+
+    An encoder halves the table between the two sides; a decoder looks back only. The logarithm is taken in float32, as
+    the library does, because a class may begin at a whole number.
+    """
+    count, farthest = config.relative_attention_num_buckets, config.relative_attention_max_distance
+    first = np.zeros_like(offset)
+    if config.is_decoder:
+        distance = np.maximum(-offset, 0)
+    else:
+        count //= 2
+        first, distance = np.where(offset > 0, count, 0), np.abs(offset)
+    near = count // 2
+    ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(near))
+    far = near + (ratio / np.float32(np.log(farthest / near)) * np.float32(count - near)).astype(int)
+    return np.asarray(first + np.where(distance < near, distance, np.minimum(far, count - 1)))
+
+
 FAMILY = Family(
     name="t5",
-    layers=layers,
-    attention=attention,
+    layers=lambda config: numbered("block", config.num_layers),
+    attention="layer.0.SelfAttention",
     block=block,
-    embedding=lambda model, rows: matrix(model.get_input_embeddings().weight[rows]),
-    final_norm=lambda model: model.final_layer_norm,
+    embedding=lambda tensors, config, rows: tensors.rows("embed_tokens.weight", rows),
     positions=positions,
-    mask=lambda model: "causal" if model.is_decoder else "full",
-    longest=lambda model: int(getattr(model.config, "n_positions", None) or 512),
+    mask=lambda config, l: "causal" if config.is_decoder else "full",
+    longest=lambda config: int(getattr(config, "n_positions", None) or 512),
+    norm="final_layer_norm",
+    final_norm=lambda tensors, config: rms_norm(tensors, "final_layer_norm", config.layer_norm_epsilon),
 )

@@ -1,0 +1,101 @@
+"""The library ``transformers``: modules and tokenizers read with it, and the face they get."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from metastable.errors import InputError
+from metastable.models import tokens
+from metastable.models.families import FAMILIES
+from metastable.models.generic_model import GenericModel
+from metastable.models.tokens import Tokenizer
+from metastable.models.torch_model import TorchModel
+
+
+def read_module(source: str, name: str, dtype: str, part: str, local: bool) -> Any:
+    """The library's model; every way in which weights can be broken becomes one sentence."""
+    import torch
+    import transformers
+
+    try:
+        config = transformers.AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        half = config.model_type == "t5" and part == "encoder"
+        kind = transformers.T5EncoderModel if half else transformers.AutoModel
+        model, report = kind.from_pretrained(
+            source,
+            config=config,
+            trust_remote_code=False,
+            attn_implementation="eager",
+            dtype=getattr(torch, dtype),
+            weights_only=True,
+            output_loading_info=True,
+            local_files_only=local,
+        )
+    except InputError:
+        raise
+    except Exception as error:  # safetensors, pickle, zip and shape errors have no common ancestor
+        raise InputError(
+            f"The weights of {name!r} cannot be read ({reason(error)}); "
+            "the files may be truncated, altered or incomplete."
+        ) from error
+    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+    if missing:  # the library would fill them with random numbers
+        raise InputError(f"The weights of {name!r} lack {len(missing)} tensors, {sorted(missing)[0]} among them.")
+    return model
+
+
+def read_tokenizer(source: str, local: bool) -> Tokenizer:
+    """The tokenizer beside a model, or on a hub."""
+    from transformers import AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+    except Exception as error:
+        raise InputError(f"The tokenizer of {source!r} cannot be read ({reason(error)}).") from error
+    return tokens.from_transformers(found)
+
+
+def finished(name: str, model: Any, tokenizer: Tokenizer | None, dtype: str, part: str) -> TorchModel | GenericModel:
+    """A module that was just read, in the precision wanted; weights that are not finite are refused."""
+    import torch
+
+    model = model.to(getattr(torch, dtype)).eval().requires_grad_(False)
+    for key, tensor in model.named_parameters():
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"The weights of {name!r} hold nan or inf in {key}; the file may be altered.")
+    return faced(name, model, tokenizer, part)
+
+
+def faced(name: str, model: Any, tokenizer: Tokenizer | None, part: str) -> TorchModel | GenericModel:
+    """The face of a module: with hooks where its family is known, otherwise through the library's own outputs."""
+    stack = whole = model
+    if model.config.is_encoder_decoder and hasattr(model, "decoder"):
+        stack, whole = (model.encoder, model.encoder) if part == "encoder" else (model.decoder, model)
+    elif hasattr(model, "encoder") and model.config.model_type == "t5":
+        stack = whole = model.encoder
+    family = FAMILIES.get(model.config.model_type)
+    if family is None:
+        return GenericModel(name, stack, whole, tokenizer)
+    return TorchModel(name, stack, whole, tokenizer, family)
+
+
+def reason(error: Exception) -> str:
+    """An error of another library in a few words."""
+    line = (str(error).strip().splitlines() or [""])[0].strip().rstrip(".")
+    return f"{type(error).__name__}: {line[:160]}" if line else type(error).__name__
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars and no load reports: errors are raised, the rest is noise on a command line."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,84 @@
+"""What a deep run will take, told before it starts: memory from sizes, time from one pass at the trained depth."""
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from metastable.errors import InputError
+from metastable.models.model import Model
+from metastable.models.stream import Reducer, Text, check_ids, show
+
+_DEEP = 8  # times the trained depth, from which the time is measured first
+_LONG = 600.0  # seconds, from which a run is announced
+_DAY = 86400.0
+
+
+def check_memory(what: str, size: float, remedy: str) -> None:
+    """Refuse what does not fit into the memory that is free."""
+    free = free_memory()
+    if size > free:
+        raise InputError(f"{what} would take about {_bytes(size)} of memory, and {_bytes(free)} are free; {remedy}.")
+
+
+def check_cost(
+    model: Model, ids: Sequence[int], layers: int, texts: int | None, make: Callable[[int], Sequence[Reducer]]
+) -> None:
+    """Refuse a deep run that does not fit, and say how long one will take where that is long.
+
+    ``ids`` is the first text; ``make(layers)`` gives fresh reducers, whose size is proportional to the layers.
+    """
+    few = model.depth
+    if layers <= _DEEP * few:
+        return
+    trial = list(make(few))
+    check_ids(model, ids)
+    special = model.tokenizer.special if model.tokenizer else frozenset()
+    seen = model.seen(ids)
+    text = Text(0, np.asarray(seen), np.asarray([i in special for i in seen]), ids)
+    show(model, text, trial, 1)  # what is made once is not timed
+    start = time.perf_counter()
+    show(model, text, trial, few)
+    each = (time.perf_counter() - start) * layers / few
+    size = sum(array.nbytes for reducer in trial for array in reducer.state().values()) * layers / few
+    what = f"{layers} layers of {model.name!r}"
+    check_memory(f"Statistics of {what}", 2.0 * size, "give fewer layers")  # a checkpoint is written beside them
+    total = each * (texts or 1)
+    rest = f", all {texts} texts about {_span(total)}" if texts and texts > 1 else ""
+    told = f"{what} take about {_span(each)} for a text of {len(ids)} tokens{rest}, and {_bytes(size)} of memory"
+    if each > _DAY:
+        raise InputError(f"{told}; give fewer layers.")
+    if total > _LONG:
+        warnings.warn(f"{told}.", UserWarning, stacklevel=3)
+
+
+def free_memory() -> float:
+    """Bytes that can still be used, as far as the system says."""
+    found = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+        found.append(1024.0 * float(lines["MemAvailable"].split()[0]))
+    return min(found)
+
+
+def _bytes(size: float) -> str:
+    """
+    >>> _bytes(7.2e9), _bytes(3e6)
+    ('7.2 GB', '3 MB')
+    """
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _span(seconds: float) -> str:
+    """
+    >>> _span(42.0), _span(5400.0), _span(2e5)
+    ('42 s', '1.5 hours', '2.3 days')
+    """
+    for unit, length in (("days", _DAY), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
