@@ -15,10 +15,11 @@ import scipy.linalg
 
 import metastable as ms
 from metastable.engines import ENGINES
+from metastable.equation.blocks import MLP, Experts, HeadNorm, RMSNorm, Scale
 from metastable.equation.geometry import GEOMETRIES
 from metastable.equation.masks import MASKS
 from metastable.equation.normalise import NORMALISATIONS
-from metastable.equation.positions import POSITIONS, Bias, Relative
+from metastable.equation.positions import POSITIONS, Bias, Relative, Rotary
 from metastable.equation.scores import SCORES
 from metastable.solve.driver import drive
 from metastable.solve.methods import METHODS, Adaptive, Explicit, Layered, Tableau
@@ -59,6 +60,7 @@ ROWS = {
         "strided": ms.Mask(strided, name="strided"),
         "array": SOME,
         "function": strided,
+        "by layer": ms.masks.by_layer(["window(2, causal)", "full", SOME], dt=0.2),
     },
     "normalise": {
         **NORMALISATIONS,
@@ -67,12 +69,25 @@ ROWS = {
     },
     "score": {
         **SCORES,
+        "capped(0.5)": "capped(0.5)",
         "own": lambda q, k, beta: -beta * jnp.abs(q[..., :, None, :] - k[..., None, :, :]).sum(axis=-1),
     },
     "position": {
         **dict.fromkeys(POSITIONS),
         "bias": Bias(RNG.normal(size=(N, N))),
         "relative": Relative(RNG.normal(size=2 * N - 1)),
+        "interleaved": Rotary([0.7], interleaved=True),
+        "rotary by layer": Rotary(ms.weights.Stack(np.array([[0.7], [0.0], [0.1]]), dt=0.2)),
+    },
+    "weights": {
+        "normed": {"q_norm": HeadNorm([1.2, 0.4], eps=1e-5)},
+        "normed jointly": {"k_norm": HeadNorm([1.2, 0.4], [0.1, 0.2], centred=True, joint=True)},
+    },
+    "block": {
+        "gains": ms.Block(attention_out=Scale([0.5, 1.5])),
+        "experts": ms.Block(Experts(*RNG.normal(size=(1, 3, D)), *0.3 * RNG.normal(size=(3, 3, D, D)), top=2)),
+        "parallel": ms.Block(MLP(np.eye(D), 0.3 * np.eye(D)), RMSNorm(), order="parallel"),
+        "normed after": ms.Block(MLP(np.eye(D), 0.3 * np.eye(D)), order="pre", attention_out=RMSNorm(eps=1e-5)),
     },
     "method": {**METHODS, "heun": HEUN, "kutta3": KUTTA},
 }
@@ -85,7 +100,7 @@ def dynamics(part, row, geometry, run=0, beta=None):
         {} if part == "method" else {part: row if part == "position" and ROWS[part][row] is None else ROWS[part][row]}
     )
     masked = {} if part in ("mask", "normalise") else {"mask": "causal"}
-    weights = ms.Weights(Q, K, VALUES[run])
+    weights = ms.Weights(Q, K, VALUES[run], **(given.pop(part) if part == "weights" else {}))
     return ms.Dynamics(weights, beta=BETAS[run] if beta is None else beta, geometry=geometry, **masked, **given)
 
 

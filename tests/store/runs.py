@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 import metastable as ms
-from metastable.equation.blocks import MLP, Block, LayerNorm, RMSNorm
-from metastable.equation.positions import Bias, Relative, alibi, rotary
+from metastable.equation.blocks import MLP, Block, Experts, HeadNorm, LayerNorm, RMSNorm, Scale
+from metastable.equation.positions import Bias, Relative, Rotary, alibi, rotary
 from metastable.equation.weights import Stack, Weights, stack
 from metastable.solve.plan import make_plan
 from metastable.store.describe import take_apart
@@ -80,6 +80,13 @@ MORE_PARTS: dict[str, ms.Dynamics] = {
     "alibi": ms.Dynamics(position=alibi(2)),
     "relative": ms.Dynamics(position=Relative(draw(9))),
     "rotary": ms.Dynamics(position=rotary(4)),
+    "partial rotary": ms.Dynamics(position=rotary(4, share=0.5, interleaved=True)),
+    "rotary by layer": ms.Dynamics(position=Rotary(Stack(draw(3, 2)))),
+    "masks by layer": ms.Dynamics(mask="window(2, causal); full"),
+    "capped": ms.Dynamics(score="capped(0.1)"),
+    "normed queries": ms.Dynamics(
+        Weights(q_norm=HeadNorm(draw(4), eps=1e-5), k_norm=HeadNorm(joint=True, centred=True))
+    ),
     "distance": ms.Dynamics(score="distance", geometry="euclidean"),
     "sinkhorn": ms.Dynamics(normalise="sinkhorn"),
     "block": ms.Dynamics(
@@ -91,6 +98,17 @@ MORE_PARTS: dict[str, ms.Dynamics] = {
             RMSNorm(Stack(1 + draw(3, 4)), eps=1e-6, unit=True),
             order="pre",
             residual=0.5,
+        ),
+    ),
+    "experts": ms.Dynamics(
+        geometry="euclidean",
+        block=Block(
+            Experts(draw(3, 4), draw(3, 5, 4), draw(3, 4, 5), draw(3, 5, 4), normalised=False),
+            LayerNorm(),
+            order="parallel",
+            attention_out=Scale(draw(4)),
+            mlp_out=RMSNorm(draw(4)),
+            skip=0.5,
         ),
     ),
 }

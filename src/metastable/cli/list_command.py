@@ -15,8 +15,8 @@ from metastable.errors import unknown
 KINDS: dict[str, tuple[str, str, str]] = {
     "geometries": ("equation.geometry", "GEOMETRIES", "--geometry"),
     "normalisations": ("equation.normalise", "NORMALISATIONS", "--normalise"),
-    "masks": ("equation.masks", "MASKS", "--mask, and window(8), window(8, causal)"),
-    "scores": ("equation.scores", "SCORES", "--score"),
+    "masks": ("equation.masks", "MASKS", "--mask, and window(8), window(8, causal); several with ; between, by layer"),
+    "scores": ("equation.scores", "SCORES", "--score, and capped(50)"),
     "positions": ("equation.positions", "POSITIONS", "--position"),
     "methods": ("solve.methods", "METHODS", "--method"),
     "engines": ("engines", "ENGINES", "--engine"),

@@ -95,9 +95,11 @@ class Simulate(Table):
 
     beta: Number = _field("Equation", "inverse temperature", 9.0)
     geometry: str = _field("Equation", "where tokens live: sphere, euclidean, rescaled", "sphere")
-    mask: str = _field("Equation", "who sees whom: full, causal, window(8), window(8, causal)", "causal")
+    mask: str = _field(
+        "Equation", "who sees whom: full, causal, window(8), window(8, causal); with ; by layer", "causal"
+    )
     normalise: str = _field("Equation", "softmax, unnormalised, hardmax, sinkhorn", "softmax")
-    score: str = _field("Equation", "dot, distance, bounded", "dot")
+    score: str = _field("Equation", "dot, capped(50), distance, bounded", "dot")
     position: str | None = _field("Equation", "positions in the scores: alibi, rotary [none]")
     noise: Number = _field("Equation", "strength of isotropic noise (method euler)", 0.0)
 

@@ -98,13 +98,15 @@ def _divided_last(dyn: Parts, q: Array, k: Array, v: Array, these: Array, unscal
 
 
 def queries(dyn: Parts, now: Weights, y: Tokens) -> Array:
-    """Q_h y_i, turned by its position, (..., h, n, k)."""
-    return _turned(dyn, _mapped(now.Q, now.q_bias, y))
+    """Q_h y_i, normed if need be and turned by its position, (..., h, n, k)."""
+    q = _mapped(now.Q, now.q_bias, y)
+    return _turned(dyn, q if now.q_norm is None else now.q_norm(q))
 
 
 def keys(dyn: Parts, now: Weights, y: Tokens) -> Array:
-    """K_h y_j, turned by its position, (..., h, n, k)."""
-    return _turned(dyn, _mapped(now.K, now.k_bias, y))
+    """K_h y_j, normed if need be and turned by its position, (..., h, n, k)."""
+    k = _mapped(now.K, now.k_bias, y)
+    return _turned(dyn, k if now.k_norm is None else now.k_norm(k))
 
 
 def values(now: Weights, x: Tokens) -> Array:

@@ -1,18 +1,24 @@
-"""What a transformer block adds to attention: MLP, LayerNorm or RMSNorm, residual (appendix A.1 of the first paper).
+"""What a transformer block adds to attention: MLP, norms, gains, residual (appendix A.1 of the first paper).
 
-    order "post" (A.1, BERT, ALBERT):   u = norm_1(x + r attn(x)),   z = norm_2(u + r mlp(u))
-    order "pre"  (GPT-2, Llama, T5):    u = x + r attn(norm_1(x)),   z = u + r mlp(norm_2(u))
+    order "post" (A.1, BERT, ALBERT):       u = norm_1(x + r a(x)),   z = norm_2(u + r m(u))
+    order "pre" (GPT-2, Llama, T5):         u = x + r a(norm_1(x)),   z = u + r m(norm_2(u))
+    order "parallel" (GPT-J, Pythia, Phi):  z = x + r a(norm_1(x)) + r m(norm_2(x))
 
-Every array may be a ``Stack`` (one entry per layer) or a function of time.
+There a = out_1 after attention and m = out_2 after the MLP, where out_1 and out_2 are norms (Gemma 2, OLMo 2) or gains
+(LayerScale of DINOv2) of what a sublayer gives, or nothing. Every array may be a ``Stack`` (one entry per layer) or a
+function of time.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from metastable.backend import jax, jnp, register
-from metastable.equation.weights import Stack, Timed, checked_value, varies
+from metastable.backend import is_traced, jax, jnp, register
+from metastable.equation.norms import HeadNorm, LayerNorm, RMSNorm, Scale, check_fields
+from metastable.equation.weights import varies
 from metastable.errors import InputError, unknown
+
+__all__ = ["ACTIVATIONS", "MLP", "ORDERS", "Block", "Experts", "HeadNorm", "LayerNorm", "RMSNorm", "Scale"]
 
 Array = Any
 Part = Any
@@ -25,66 +31,15 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "identity": lambda a: a,
 }
+ORDERS = ("post", "pre", "parallel")
 
 
-def _check_fields(part: Any, ranks: dict[str, int]) -> None:
-    for name, rank in ranks.items():
-        value = getattr(part, name)
-        if value is None:
-            continue
-        if callable(value):
-            object.__setattr__(part, name, value if isinstance(value, (Stack, Timed)) else Timed(value, rank))
-            continue
-        array = checked_value(name, value, rank)
-        if array.ndim != rank:
-            raise InputError(f"{name} must have {rank} axes, but its shape is {array.shape}.")
-        object.__setattr__(part, name, array)
-
-
-@register
-@dataclass(frozen=True)
-class LayerNorm:
-    """gain * (x - mean) / sqrt(variance + eps) + bias, over the coordinates of each token.
-
-    >>> import numpy as np
-    >>> np.asarray(LayerNorm()(np.array([[1.0, 3.0]]))).tolist()
-    [[-1.0, 1.0]]
-    """
-
-    gain: Part = None
-    bias: Part = None
-    eps: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check_fields(self, {"gain": 1, "bias": 1})
-
-    def __call__(self, x: Array) -> Array:
-        centred = x - jnp.mean(x, axis=-1, keepdims=True)
-        return _affine(self, centred, jnp.mean(centred**2, axis=-1, keepdims=True) + self.eps)
-
-
-@register
-@dataclass(frozen=True)
-class RMSNorm:
-    """gain * x / sqrt(mean square + eps); with ``unit=True`` the mean is a sum: x / |x|, the papers' sphere."""
-
-    gain: Part = None
-    bias: Part = None
-    eps: float = 0.0
-    unit: bool = False
-
-    def __post_init__(self) -> None:
-        _check_fields(self, {"gain": 1, "bias": 1})
-
-    def __call__(self, x: Array) -> Array:
-        square = jnp.sum(x**2, axis=-1, keepdims=True) * (1.0 if self.unit else 1.0 / jnp.shape(x)[-1])
-        return _affine(self, x, square + self.eps)
-
-
-def _affine(norm: LayerNorm | RMSNorm, x: Array, square: Array) -> Array:
-    scaled = x / jnp.sqrt(jnp.where(square > 0, square, 1.0))  # a constant token has no direction: it maps to the bias
-    scaled = scaled if norm.gain is None else scaled * norm.gain
-    return scaled if norm.bias is None else scaled + norm.bias
+def _activation(name: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
+    if callable(name):
+        return name
+    if name not in ACTIVATIONS:
+        raise unknown("activation", name, ACTIVATIONS)
+    return ACTIVATIONS[name]
 
 
 @register
@@ -92,7 +47,7 @@ def _affine(norm: LayerNorm | RMSNorm, x: Array, square: Array) -> Array:
 class MLP:
     """W_out act(W_in x + b_in) + b_out, with W_in (m, d), W_out (d, m); ``gate`` (m, d) multiplies as in Llama.
 
-    With a gate: W_out (act(gate x) * (W_in x + b_in)) + b_out.
+    With a gate: W_out (act(gate x + b_gate) * (W_in x + b_in)) + b_out.
     """
 
     W_in: Part
@@ -101,34 +56,94 @@ class MLP:
     b_out: Part = None
     gate: Part = None
     activation: str | Callable[[Array], Array] = "relu"
+    b_gate: Part = None
 
     def __post_init__(self) -> None:
-        if not callable(self.activation) and self.activation not in ACTIVATIONS:
-            raise unknown("activation", self.activation, ACTIVATIONS)
-        _check_fields(self, {"W_in": 2, "W_out": 2, "b_in": 1, "b_out": 1, "gate": 2})
+        _activation(self.activation)
+        check_fields(self, {"W_in": 2, "W_out": 2, "b_in": 1, "b_out": 1, "gate": 2, "b_gate": 1})
+        if self.b_gate is not None and self.gate is None:
+            raise InputError("b_gate is the bias of a gate, but there is no gate.")
 
     def __call__(self, x: Array) -> Array:
-        act = self.activation if callable(self.activation) else ACTIVATIONS[self.activation]
-        hidden = x @ jnp.asarray(self.W_in).T  # (..., n, m)
-        hidden = hidden if self.b_in is None else hidden + self.b_in
-        hidden = act(hidden) if self.gate is None else act(x @ jnp.asarray(self.gate).T) * hidden
-        out = hidden @ jnp.asarray(self.W_out).T  # (..., n, d)
-        return out if self.b_out is None else out + self.b_out
+        act = _activation(self.activation)
+        hidden = _plus(x @ jnp.asarray(self.W_in).T, self.b_in)  # (..., n, m)
+        hidden = act(hidden) if self.gate is None else act(_plus(x @ jnp.asarray(self.gate).T, self.b_gate)) * hidden
+        return _plus(hidden @ jnp.asarray(self.W_out).T, self.b_out)  # (..., n, d)
+
+
+def _plus(x: Array, bias: Array | None) -> Array:
+    return x if bias is None else x + bias
+
+
+@register
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of MLPs (Mixtral): a token goes to the ``top`` experts that its router scores highest.
+
+    sum_e p_e W_out_e (act(gate_e x) * (W_in_e x)), where p is the softmax of router x, 0 for all but the ``top``
+    largest, and divided by its sum if ``normalised``. Every expert is computed for every token, one after the other.
+
+    Parameters
+    ----------
+    router : array (e, d)
+    W_in, gate : arrays (e, m, d)
+        Without a gate: act(W_in_e x).
+    W_out : array (e, d, m)
+    top : int
+    normalised : bool
+    """
+
+    router: Part
+    W_in: Part
+    W_out: Part
+    gate: Part = None
+    top: int = 2
+    activation: str | Callable[[Array], Array] = "silu"
+    normalised: bool = True
+
+    def __post_init__(self) -> None:
+        _activation(self.activation)
+        check_fields(self, {"router": 2, "W_in": 3, "W_out": 3, "gate": 3})
+        if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 1:
+            raise InputError(f"top must be a whole number of experts >= 1, not {self.top!r}.")
+
+    def __call__(self, x: Array) -> Array:
+        maps = {name: jnp.asarray(a) for name in ("W_in", "W_out", "gate") if (a := getattr(self, name)) is not None}
+
+        def one(total: Array, expert: tuple[dict[str, Array], Array]) -> tuple[Array, None]:
+            own, p = expert
+            return total + p[..., None] * MLP(**own, activation=self.activation)(x), None
+
+        return jax.lax.scan(one, jnp.zeros_like(x), (maps, jnp.moveaxis(self.shares(x), -1, 0)))[0]
+
+    def shares(self, x: Array) -> Array:
+        """p_e of every token, (..., n, e)."""
+        p = jax.nn.softmax(x @ jnp.asarray(self.router).T, axis=-1)
+        if self.top > p.shape[-1]:
+            raise InputError(f"A token goes to {self.top} experts, but there are {p.shape[-1]}.")
+        least = jax.lax.top_k(p, self.top)[0][..., -1:]  # (..., n, 1)
+        p = jnp.where(p >= least, p, 0.0)
+        return p / p.sum(axis=-1, keepdims=True) if self.normalised else p
 
 
 @register
 @dataclass(frozen=True)
 class Block:
-    """The parts around attention; see the module's first lines for the two orders.
+    """The parts around attention; see the module's first lines for the three orders.
 
     Parameters
     ----------
-    mlp : MLP, optional
+    mlp : MLP, Experts or any function of tokens, optional
     attention_norm, mlp_norm : LayerNorm, RMSNorm or any function of tokens, optional
-    order : {"post", "pre"}
-        Where the norms stand.
+    order : {"post", "pre", "parallel"}
+        Where the norms stand, and whether the MLP sees what attention added.
     residual : float
         Strength r of what attention and MLP add to the token.
+    attention_out, mlp_out : LayerNorm, RMSNorm, Scale or any function of tokens, optional
+        Applied to what attention and MLP give, before it is added to the token.
+    skip : float
+        What is left of the token itself in such a sum, 1 in every model: x + r a(x) is skip x + r a(x). For layers with
+        norms only.
     """
 
     mlp: Part = None
@@ -136,10 +151,19 @@ class Block:
     mlp_norm: Part = None
     order: str = "post"
     residual: float = 1.0
+    attention_out: Part = None
+    mlp_out: Part = None
+    skip: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.order not in ("post", "pre"):
-            raise unknown("order of norms", self.order, ["post", "pre"])
+        if self.order not in ORDERS:
+            raise unknown("order of norms", self.order, ORDERS)
+        for name in ("mlp", "attention_norm", "mlp_norm", "attention_out", "mlp_out"):
+            part = getattr(self, name)
+            if part is not None and not callable(part):
+                raise InputError(f"{name} must be a part or a function of tokens, not {type(part).__name__}.")
+        if not is_traced(self.skip) and self.skip != 1.0 and not self.has_norms:
+            raise InputError(f"skip = {self.skip!r} is for layers with norms; this block has none.")
 
     @property
     def time_dependent(self) -> bool:
@@ -148,23 +172,35 @@ class Block:
 
     @property
     def has_norms(self) -> bool:
-        """True when a norm stands before or after attention or MLP."""
-        return self.attention_norm is not None or self.mlp_norm is not None
+        """True when a norm stands before or after attention or MLP; a gain (`Scale`) is none."""
+        parts = (self.attention_norm, self.mlp_norm, self.attention_out, self.mlp_out)
+        return any(part is not None and not isinstance(part, Scale) for part in parts)
 
     def layer(self, attend: Callable[[Array], Array], x: Array) -> Array:
         """One whole layer x -> z, where ``attend`` is the attention of this layer."""
         first, second = self.attention_norm or _same, self.mlp_norm or _same
         if self.order == "post":
-            u = first(x + self.residual * attend(x))
-            return second(u if self.mlp is None else u + self.residual * self.mlp(u))
-        u = x + self.residual * attend(first(x))
-        return u if self.mlp is None else u + self.residual * self.mlp(second(u))
+            u = first(self.skip * x + self._attended(attend, x))
+            return second(u if self.mlp is None else self.skip * u + self._fed(u))
+        if self.order == "pre":
+            u = self.skip * x + self._attended(attend, first(x))
+            return u if self.mlp is None else self.skip * u + self._fed(second(u))
+        return self.skip * x + self._attended(attend, first(x)) + self._fed(second(x))
 
     def pull(self, attend: Callable[[Array], Array], x: Array) -> Array:
-        """The layer's increment per unit of time, for continuous dynamics (order "pre", or no norms)."""
+        """The layer's increment per unit of time, for continuous dynamics (not order "post" with norms)."""
         first, second = self.attention_norm or _same, self.mlp_norm or _same
-        added = attend(first(x))
-        return self.residual * (added if self.mlp is None else added + self.mlp(second(x)))
+        return self._attended(attend, first(x)) + self._fed(second(x))
+
+    def seen_by_attention(self, x: Array) -> Array:
+        """What queries, keys and values are made of."""
+        return x if self.order == "post" or self.attention_norm is None else self.attention_norm(x)
+
+    def _attended(self, attend: Callable[[Array], Array], x: Array) -> Array:
+        return self.residual * (self.attention_out or _same)(attend(x))
+
+    def _fed(self, x: Array) -> Array | float:
+        return 0.0 if self.mlp is None else self.residual * (self.mlp_out or _same)(self.mlp(x))
 
 
 def _same(x: Array) -> Array:

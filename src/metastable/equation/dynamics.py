@@ -16,7 +16,7 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from metastable.equation import masks, normalise, positions, scores
 from metastable.equation.attention import matrix
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.blocks import Block
-from metastable.equation.weights import Weights, resolve_time
+from metastable.equation.weights import Weights, resolve_time, varies
 from metastable.errors import InputError
 
 Mix = Callable[["Dynamics", Weights, Tokens, Tokens], Tokens]  # (dynamics, weights now, y, x) -> sum over tokens
@@ -47,11 +47,12 @@ class Dynamics:
         from similar tokens.
     normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}, Normalisation or function
     mask : {"full", "causal", "window(w)", "window(w, causal)"}, Mask, function or boolean array (n, n)
+        Several names with ";" between are the masks of layers, in turn.
     geometry : {"sphere", "euclidean", "rescaled"} or Geometry
-    score : {"dot", "distance", "bounded"}, Score or function
+    score : {"dot", "distance", "bounded", "capped(c)"}, Score or function
     position : {"alibi", "rotary"}, Bias, Relative, Alibi or Rotary, optional
     block : Block, optional
-        MLP, norms and residual strength.
+        MLP or experts, norms, their order, and residual strength.
     noise : float
         Strength sigma of isotropic tangent noise, sigma dW.
 
@@ -103,16 +104,29 @@ class Dynamics:
     @property
     def autonomous(self) -> bool:
         """Whether the velocity depends on the tokens only, not on time or chance."""
-        timed = self.weights.time_dependent or (self.block is not None and self.block.time_dependent)
-        return not (timed or self.noisy or self.geometry.rescales)
+        return not (self.time_dependent or self.noisy or self.geometry.rescales)
+
+    @property
+    def time_dependent(self) -> bool:
+        """Whether some part changes with time."""
+        parts = (self.weights, self.block, self.position)
+        return self.mask.by_time is not None or any(varies(part) for part in parts if is_dataclass(part))
+
+    def at(self, t: Array | float) -> "Dynamics":
+        """The dynamics at time t, with every function of time evaluated."""
+        copy = object.__new__(Dynamics)  # the parts were checked when first built
+        for name, part in vars(self).items():
+            now = resolve_time(part, t) if is_dataclass(part) and name in ("weights", "block", "position") else part
+            object.__setattr__(copy, name, now)
+        object.__setattr__(copy, "mask", self.mask.at(t))
+        return copy
 
     def attention(self, t: Array | float, x: Tokens) -> Scores:
         """A^h_ij at time t, (..., h, n, n): eq. (2)."""
         x = jnp.asarray(x)
         y = self.geometry.lift(self.weights, t, x)
-        if self.block is not None and self.block.order == "pre" and self.block.attention_norm is not None:
-            y = resolve_time(self.block, t).attention_norm(y)
-        return matrix(self, self.weights.at(t), y)
+        now = self.at(t)
+        return matrix(now, now.weights, y if now.block is None else now.block.seen_by_attention(y))
 
     def velocity(self, t: Array | float, x: Tokens, mix: Mix = dense_mix) -> Tokens:
         """x_i' at time t, (..., n, d), without noise; ``mix`` is how sums over tokens are made."""
@@ -121,20 +135,22 @@ class Dynamics:
 
     def pull(self, t: Array | float, x: Tokens, mix: Mix = dense_mix) -> Tokens:
         """sum_h sum_j A^h_ij V_h x_j [+ MLP(x_i)]: what moves token i, before the tangent projection."""
-        attend = self._attend(t, mix)
-        return attend(x) if self.block is None else resolve_time(self.block, t).pull(attend, x)
+        now = self.at(t)
+        attend = self._attend(now, t, mix)
+        return attend(x) if now.block is None else now.block.pull(attend, x)
 
     def layer(self, t: Array | float, x: Tokens, dt: Array | float, mix: Mix = dense_mix) -> Tokens:
         """One discrete layer: eq. (3) of the second paper, x + dt pull(x) on the sphere, or the whole block of A.1."""
         if self.block is not None and self.block.has_norms:
-            out: Tokens = resolve_time(self.block, t).layer(self._attend(t, mix), x)
+            now = self.at(t)
+            assert now.block is not None
+            out: Tokens = now.block.layer(self._attend(now, t, mix), x)
         else:
             out = self.geometry.retract(x + dt * self.pull(t, x, mix))
         return out
 
-    def _attend(self, t: Array | float, mix: Mix) -> Callable[[Tokens], Tokens]:
-        now = self.weights.at(t)
-        return lambda x: mix(self, now, self.geometry.lift(self.weights, t, x), x)
+    def _attend(self, now: "Dynamics", t: Array | float, mix: Mix) -> Callable[[Tokens], Tokens]:
+        return lambda x: mix(now, now.weights, self.geometry.lift(self.weights, t, x), x)
 
 
 def _number(name: str, value: Any, least: float) -> Any:
@@ -181,6 +197,10 @@ def _against_rescaling(dyn: Dynamics) -> str | None:
         return f"one head, not {w.heads} (e^{{tV}} needs one V)"
     if w.biased:
         return "weights without biases (a bias does not scale with e^{tV})"
+    if not w.bilinear:
+        return "queries and keys without norms (a norm does not scale with e^{tV})"
+    if dyn.time_dependent:
+        return "mask and positions that do not depend on time"
     if dyn.block is not None:
         return "no block (MLP and norms do not commute with e^{tV})"
     if dyn.score.pull == "difference" or not dyn.score.is_dot:

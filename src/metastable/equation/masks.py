@@ -10,14 +10,14 @@ Add a mask: one object and one line in MASKS.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from metastable.backend import Array, Numeric, structure
+from metastable.backend import Array, Numeric, is_traced, jnp, structure
 from metastable.errors import InputError, unknown
 
 Visible = Callable[[Any, Any], Any]  # broadcasting index arrays i, j -> bool array
@@ -39,15 +39,22 @@ class Mask:
     name : str
     about : str
         What ``metastable list`` says of it.
+    by_time : function of t, optional
+        The mask at time t, where it changes (`by_layer`); ``visible`` is then what is seen at some time.
     """
 
     visible: Visible | None
     interval: Interval | None = None
     name: str = "custom"
     about: str = field(default="", compare=False)
+    by_time: Callable[[Any], "Mask"] | None = None
 
     def __repr__(self) -> str:
         return self.name
+
+    def at(self, t: Any) -> "Mask":
+        """The mask at time t."""
+        return self if self.by_time is None else self.by_time(t)
 
     def rows(self, queries: Numeric, n: int) -> Array | None:
         """What some queries see of n tokens, (m, n), or None for everything."""
@@ -118,6 +125,56 @@ def window(width: int, causal: bool = False) -> Mask:
     )
 
 
+@dataclass(frozen=True)
+class _Layers:
+    """Masks that follow one another, compared by what they are."""
+
+    masks: tuple[Mask, ...]
+    dt: float
+
+    def __call__(self, t: Any) -> Mask:
+        layer = t / self.dt + 1e-9  # k * dt / dt may come out just below k
+        if not is_traced(t):
+            return self.masks[int(layer) % len(self.masks)]
+        distinct = list(dict.fromkeys(self.masks))
+        which = np.array([distinct.index(mask) for mask in self.masks])
+        here = jnp.asarray(which)[jnp.floor(layer).astype(int) % len(which)]
+        return Mask(lambda i, j: jnp.stack([_seen(mask, i, j) for mask in distinct])[here], name="layer")
+
+
+@dataclass(frozen=True)
+class _Union:
+    """What one mask at least shows."""
+
+    masks: tuple[Mask, ...]
+
+    def __call__(self, i: Any, j: Any) -> Any:
+        out = _seen(self.masks[0], i, j)
+        for mask in self.masks[1:]:
+            out = out | _seen(mask, i, j)
+        return out
+
+
+def _seen(mask: Mask, i: Any, j: Any) -> Any:
+    return i - j == i - j if mask.visible is None else mask.visible(i, j)
+
+
+def by_layer(masks: Sequence["str | Mask | Visible | np.ndarray"], dt: float = 1.0) -> Mask:
+    """A mask for each layer, in turn: time t has mask floor(t / dt) mod count, as in Gemma's alternating windows.
+
+    By name the masks are written one after the other: ``mask="window(4, causal); causal"``.
+
+    >>> by_layer(["window(4, causal)", "causal"]).at(3.0)
+    causal
+    """
+    if not masks or isinstance(masks, str):
+        raise InputError("by_layer takes a list of masks, one for each layer.")
+    found = tuple(resolve(mask) for mask in masks)
+    if any(mask.by_time is not None for mask in found):
+        raise InputError("A layer has one mask: by_layer takes masks that do not change themselves.")
+    return Mask(_Union(found), name="; ".join(mask.name for mask in found), by_time=_Layers(found, float(dt)))
+
+
 class Table:
     """Visibility from a boolean array (n, n), compared by its entries."""
 
@@ -126,8 +183,6 @@ class Table:
         self.entries.setflags(write=False)
 
     def __call__(self, i: Any, j: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.asarray(self.entries)[i, j]
 
     def __eq__(self, other: object) -> bool:
@@ -167,7 +222,10 @@ _WINDOW = re.compile(r"window\(\s*(\d+)\s*(,\s*causal\s*)?\)")
 
 
 def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
-    """The mask behind a name ("full", "causal", "window(8)", "window(8, causal)"), a function or an array (n, n)."""
+    """The mask behind a name, a function or an array (n, n).
+
+    Names are "full", "causal", "window(8)", "window(8, causal)", and several with ";" between, one for each layer.
+    """
     if isinstance(mask, Mask):
         return mask
     if isinstance(mask, str):
@@ -176,6 +234,8 @@ def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
         found = _WINDOW.fullmatch(mask)
         if found:
             return window(int(found[1]), causal=found[2] is not None)
+        if ";" in mask:
+            return by_layer([part.strip() for part in mask.split(";")])
         raise unknown("mask", mask, [*MASKS, "window(8)", "window(8, causal)"])
     if callable(mask):
         return Mask(mask, name=getattr(mask, "__name__", "custom"))

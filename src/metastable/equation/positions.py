@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from metastable.backend import Array, is_traced, jnp, register
+from metastable.equation.weights import Stack, Timed
 from metastable.errors import InputError, unknown
 
 
@@ -102,7 +103,7 @@ class Relative(_Added):
 @register
 @dataclass(frozen=True)
 class Alibi(_Added):
-    """ALiBi: -slope |i - j|, with slopes 2^{-8 (h+1) / heads} unless given; it serves any number of tokens.
+    """ALiBi: -slope |i - j|, one slope for each head; it serves any number of tokens.
 
     >>> np.asarray(Alibi().bias(np.arange(1), np.arange(3))).tolist()
     [[[0.0, -0.00390625, -0.0078125]]]
@@ -123,48 +124,86 @@ class Alibi(_Added):
 
 
 def alibi(heads: int = 1) -> Alibi:
-    """ALiBi for a number of heads: slopes 2^{-8 (h+1) / heads}."""
-    return Alibi(2.0 ** (-8.0 * np.arange(1, heads + 1) / heads))
+    """ALiBi for a number of heads: slopes 2^{-8 h / heads}, h from 1, and for numbers between powers of two BLOOM's.
+
+    These are the slopes of the power p below, and for the other heads every second slope of 2p.
+
+    >>> (-np.log2(alibi(6).slopes)).tolist()
+    [2.0, 4.0, 6.0, 8.0, 1.0, 3.0]
+    """
+    power = 2 ** int(math.log2(heads))
+    exponents = [*(8.0 * np.arange(1, power + 1) / power), *(4.0 * np.arange(1, 2 * (heads - power), 2) / power)]
+    return Alibi(2.0 ** -np.array(exponents))
 
 
 @register
 @dataclass(frozen=True)
 class Rotary:
-    """Rotary positions (Llama): queries and keys turned by position times ``frequencies``, halves paired.
+    """Rotary positions: pairs of coordinates of queries and keys turned by position times ``frequencies``.
 
-    Coordinate c is paired with c + k/2, as Llama's weights expect.
+    Parameters
+    ----------
+    frequencies : array (m,), or a ``Stack`` of them over layers
+        Zero turns nothing: layers without positions (SmolLM3).
+    partial : bool
+        Turn the first 2m coordinates and leave the others as they are (GPT-NeoX, Phi); otherwise there are 2m.
+    interleaved : bool
+        Pairs are (0, 1), (2, 3), ... (GPT-J); otherwise (c, c + m), as Llama's weights expect.
     """
 
     frequencies: Any
+    partial: bool = False
+    interleaved: bool = False
 
     def __post_init__(self) -> None:
-        table = _table("Rotary frequencies", self.frequencies)
+        table = self.frequencies
+        if callable(table):
+            object.__setattr__(self, "frequencies", table if isinstance(table, (Stack, Timed)) else Timed(table, 1))
+            table = table(0.0)
+        table = _table("Rotary frequencies", table)
         if table.ndim != 1 or not table.shape[0]:
             raise InputError(f"Rotary frequencies are a list of k/2 numbers, but their shape is {np.shape(table)}.")
-        object.__setattr__(self, "frequencies", table)
+        if not callable(self.frequencies):
+            object.__setattr__(self, "frequencies", table)
 
     def rotate(self, q: Array, rows: Array) -> Array:
-        half = q.shape[-1] // 2
-        angle = rows[:, None] * jnp.asarray(self.frequencies, q.dtype)[None, :]  # (m, k/2)
+        m = jnp.shape(self.frequencies)[0]
+        angle = rows[:, None] * jnp.asarray(self.frequencies, q.dtype)[None, :]  # (n, m)
         cos, sin = jnp.cos(angle), jnp.sin(angle)
-        a, b = q[..., :half], q[..., half:]
-        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+        if self.interleaved:
+            a, b = q[..., 0 : 2 * m : 2], q[..., 1 : 2 * m : 2]
+            pairs = jnp.stack([a * cos - b * sin, b * cos + a * sin], axis=-1)  # (..., n, m, 2)
+            turned = pairs.reshape(*pairs.shape[:-2], 2 * m)
+        else:
+            a, b = q[..., :m], q[..., m : 2 * m]
+            turned = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+        return turned if 2 * m == q.shape[-1] else jnp.concatenate([turned, q[..., 2 * m :]], axis=-1)
 
     def bias(self, rows: Array, columns: Array) -> Array | None:
         return None
 
     def fits(self, n: int, width: int, heads: int) -> str | None:
         count = np.shape(self.frequencies)[0]
-        if 2 * count == width:
+        if 2 * count == width or (self.partial and 2 * count < width):
             return None
-        return f"rotary positions have {count} frequencies, and queries of width {width} need {width / 2:g}"
+        most = "at most " if self.partial else ""
+        return f"rotary positions have {count} frequencies, and queries of width {width} need {most}{width / 2:g}"
 
 
-def rotary(width: int, base: float = 10000.0) -> Rotary:
-    """Rotary positions for heads of ``width`` coordinates, frequencies base^{-2c/width}."""
-    if width % 2:
-        raise InputError(f"Rotary positions need an even head width, not {width}.")
-    return Rotary(np.exp(-math.log(base) * np.arange(0, width, 2) / width))
+def rotary(width: int, base: float = 10000.0, share: float = 1.0, interleaved: bool = False) -> Rotary:
+    """Rotary positions for heads of ``width`` coordinates; a ``share`` of them is turned, at base^{-2c/turned}.
+
+    >>> rotary(8, share=0.5).frequencies.round(6).tolist(), rotary(8, share=0.5).partial
+    ([1.0, 0.01], True)
+    """
+    turned = int(width * share)
+    if not 0.0 < share <= 1.0 or turned < 1:
+        raise InputError(f"The share of coordinates that are turned must lie between 0 and 1, not {share!r}.")
+    if turned % 2:
+        of = "head width" if turned == width else "number of turned coordinates"
+        raise InputError(f"Rotary positions need an even {of}, not {turned}.")
+    table = np.exp(-math.log(base) * np.arange(0, turned, 2) / turned)
+    return Rotary(table, partial=turned < width, interleaved=bool(interleaved))
 
 
 # name -> function that makes a position; it may ask for the ``width`` of queries and the number of ``heads``

@@ -5,6 +5,7 @@ its *pull*: ``"value"`` moves a token by V x_j (the papers), ``"difference"`` by
 mean-shift). Add a score: one object and one line in SCORES.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
-from metastable.errors import unknown
+from metastable.errors import InputError, unknown
 
 
 @structure
@@ -87,6 +88,31 @@ def distance(phi: Callable[[Array], Array]) -> Score:
     return Score(lambda q, k, beta: jnp.log(phi(beta * squared_distance(q, k))), pull="difference")
 
 
+@dataclass(frozen=True)
+class _Capped:
+    """Compared by its number, so that two equal scores share compiled code."""
+
+    cap: float
+
+    def __call__(self, q: Array, k: Array, beta: Array) -> Scores:
+        return self.cap * jnp.tanh(dot(q, k, beta) / self.cap)
+
+
+def capped(cap: float | str) -> Score:
+    """c tanh(beta <Q x_i, K x_j> / c): scores that stay within -c and c (Gemma 2).
+
+    >>> capped(50)
+    capped(50)
+    """
+    try:
+        number = float(cap)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"A cap of scores must be a number > 0, not {cap!r}.") from error
+    if not 0.0 < number < np.inf:
+        raise InputError(f"A cap of scores must be a finite number > 0, not {cap!r}.")
+    return Score(_Capped(number), name=f"capped({np.format_float_positional(number, trim='-')})")
+
+
 DOT = Score(dot, name="dot", is_dot=True, about="beta <Q x_i, K x_j>: the papers' score.")
 DISTANCE = Score(
     gaussian,
@@ -102,16 +128,18 @@ BOUNDED = Score(
 )
 
 SCORES: dict[str, Score] = {score.name: score for score in (DOT, DISTANCE, BOUNDED)}
+_CAPPED = re.compile(r"capped\(\s*([-+.\deE]+)\s*\)")
 
 
 def resolve(score: str | Score | Callable[[Any, Any, Any], Any]) -> Score:
-    """The score behind a name; a plain function counts as one that pulls by values."""
+    """The score behind a name ("dot", "capped(50)"); a plain function counts as one that pulls by values."""
     if isinstance(score, Score):
         return score
-    if isinstance(score, str):
-        if score in SCORES:
-            return SCORES[score]
-        raise unknown("score", score, SCORES)
+    if isinstance(score, str) and score in SCORES:
+        return SCORES[score]
+    found = _CAPPED.fullmatch(score) if isinstance(score, str) else None
+    if found:
+        return capped(found[1])
     if callable(score):
         return Score(score, name=getattr(score, "__name__", "custom"))
-    raise unknown("score", score, SCORES)
+    raise unknown("score", score, [*SCORES, "capped(50)"])

@@ -5,7 +5,7 @@ A pretrained head keeps its output map apart: V (h, v, d) with O (h, d, v). Any 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,12 @@ from metastable.errors import InputError
 __all__ = [
     "FAMILIES", "Stack", "Timed", "Weights", "checked_value", "family", "from_eigenvalues", "from_file",
     "ginibre", "goe", "identity", "orthogonal", "paranormal", "perron", "psd", "resolve_time", "sparse_symmetric",
-    "stack", "varies",
+    "stack", "stacked", "varies",
 ]  # fmt: skip
 
 Array = Any
 Matrix = Any  # an array, a function of time, or None for the identity
+Norm = Any  # a function of queries or keys (..., h, n, k), or None
 
 
 @register
@@ -52,6 +53,8 @@ class Weights:
         Output map kept apart from a thin V (h, v, d), as in pretrained models.
     q_bias, k_bias, v_bias, o_bias : arrays (h, k), (h, k), (h, v) and (d,), optional
         Biases of the maps.
+    q_norm, k_norm : HeadNorm or function of (..., h, n, k), optional
+        Norms of queries Q x + q_bias and keys K x + k_bias (Qwen3, Gemma 3, OLMo 2).
 
     Examples
     --------
@@ -67,10 +70,15 @@ class Weights:
     k_bias: Matrix = None
     v_bias: Matrix = None
     o_bias: Matrix = None
+    q_norm: Norm = None
+    k_norm: Norm = None
 
     def __post_init__(self) -> None:
         for name, rank in _RANKS.items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), rank))
+        for name in ("q_norm", "k_norm"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise InputError(f"{name} must be a HeadNorm or a function, not {type(getattr(self, name)).__name__}.")
         _check_together(self)
 
     @property
@@ -104,6 +112,11 @@ class Weights:
     def biased(self) -> bool:
         """True when some map has a bias."""
         return any(b is not None for b in (self.q_bias, self.k_bias, self.v_bias, self.o_bias))
+
+    @property
+    def bilinear(self) -> bool:
+        """True when <query, key> is the form <Q x_i, K x_j>: no biases, and no norms of queries or keys."""
+        return all(part is None for part in (self.q_bias, self.k_bias, self.q_norm, self.k_norm))
 
     @property
     def heads(self) -> int:
@@ -230,11 +243,26 @@ def stack(layers: Sequence[Weights], dt: float = 1.0) -> Weights:
     """One ``Weights`` whose time is the layer, from a list with one ``Weights`` per layer."""
     if not layers:
         raise InputError("A stack of layers needs at least one.")
-    names = [f.name for f in fields(Weights) if getattr(layers[0], f.name) is not None]
+    names = [f.name for f in fields(Weights) if any(getattr(w, f.name) is not None for w in layers)]
     missing = [n for n in names for w in layers if getattr(w, n) is None]
     if missing:
         raise InputError(f"Every layer must have the same maps, but some lack {sorted(set(missing))}.")
-    return Weights(**{n: Stack(np.stack([getattr(w, n) for w in layers]), float(dt)) for n in names})
+    return Weights(**{n: stacked([getattr(w, n) for w in layers], dt) for n in names})
+
+
+def stacked(values: Sequence[Any], dt: float = 1.0) -> Any:
+    """One value whose time is the layer: a ``Stack`` of arrays, or a part of the same kind with its arrays stacked."""
+    first = values[0]
+    if not hasattr(first, "__dataclass_fields__"):
+        if callable(first) and all(value is first for value in values):
+            return first
+        return Stack(np.stack(values), float(dt))
+    names = [f.name for f in fields(first)]
+    alike = [n for n in names if not isinstance(getattr(first, n), np.ndarray) and getattr(first, n) is not None]
+    if any(type(v) is not type(first) or any(getattr(v, n) != getattr(first, n) for n in alike) for v in values):
+        raise InputError(f"The layers' {type(first).__name__} differ in more than their arrays.")
+    arrays = {n: [getattr(v, n) for v in values] for n in names if n not in alike and getattr(first, n) is not None}
+    return replace(first, **{n: stacked(a, dt) for n, a in arrays.items()})
 
 
 def varies(part: Any) -> bool:

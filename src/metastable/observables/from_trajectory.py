@@ -118,9 +118,11 @@ def _over_time(run: Run, function: Callable[[float, np.ndarray, np.ndarray], Flo
         raise InputError(
             "The energy is one of the tokens x, and this run holds z = e^{-tV} x; use geometry='euclidean'."
         )
-    biased = getattr(w, "q_bias", None) is not None or getattr(w, "k_bias", None) is not None
-    if not dyn.score.is_dot or dyn.position is not None or biased:
-        raise InputError("The energy needs the score <Q x_i, K x_j>, without positions, biases or another score.")
+    if not dyn.score.is_dot or dyn.position is not None or not w.bilinear:
+        raise InputError(
+            "The energy needs the score <Q x_i, K x_j>, without positions, biases, norms of queries and keys or "
+            "another score."
+        )
     d = np.shape(run.x)[-1]
     return np.stack([function(float(t), x, w.score_map(float(t), d)) for t, x in zip(run.t, run.x)])
 
@@ -183,6 +185,8 @@ def _visible(run: Run) -> Bools | None:
     if run.dynamics is None:
         ahead = np.asarray(run.attention(0))[..., ~np.tri(n, dtype=np.bool_)]
         return np.tri(n, dtype=np.bool_) if n > 1 and not ahead.any() else None
+    if run.dynamics.mask.by_time is not None:
+        raise InputError("Sinks are counted among the tokens that one mask shows; this run's changes with the layer.")
     seen = run.dynamics.mask.rows(index, n)
     return None if seen is None else np.asarray(seen, dtype=np.bool_)
 

@@ -37,8 +37,8 @@ def check(dyn: Any, x: np.ndarray, purpose: str) -> None:
         why = "softmax or unnormalised attention with the dot score"
     elif dyn.position is not None or dyn.block is not None or np.any(np.asarray(dyn.noise) != 0):
         why = "dynamics without positions, block or noise"
-    elif w.time_dependent or any(b is not None for b in (w.q_bias, w.k_bias, w.v_bias, w.o_bias)):
-        why = "weights without biases that do not depend on time"
+    elif w.time_dependent or w.biased or not w.bilinear:
+        why = "weights without biases or norms of queries and keys that do not depend on time"
     elif np.ndim(dyn.beta) or np.ndim(x) != 2:
         why = "one run at a time, tokens (n, d) and one beta"
     if why:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import jax
+from metastable.backend import is_traced, jax
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
 from metastable.solve.methods import Method
@@ -52,6 +52,8 @@ def check_method(dyn: Dynamics, method: Method) -> None:
     norms = dyn.block is not None and dyn.block.has_norms
     if norms and not method.discrete and dyn.block is not None and dyn.block.order == "post":
         raise InputError("A block with norms after the sum is a map between layers: use method='layers'.")
+    if dyn.block is not None and not method.discrete and not is_traced(dyn.block.skip) and dyn.block.skip != 1.0:
+        raise InputError(f"A block with skip = {dyn.block.skip:g} is a map between layers: use method='layers'.")
 
 
 def check_fit(dyn: Dynamics, tokens: tuple[int, int], method: Method) -> None:
@@ -66,11 +68,13 @@ def check_fit(dyn: Dynamics, tokens: tuple[int, int], method: Method) -> None:
         raise InputError(f"The score {dyn.score.name!r} declares is_dot, but it is not beta <q, k>.")
     if dyn.mask.interval is not None:
         dyn.mask.bounds(n)
-    table = getattr(dyn.mask.visible, "entries", None)
-    if table is not None and len(table) != n:
-        raise InputError(f"The mask is an array for {len(table)} tokens, but there are {n}.")
+    for mask in getattr(dyn.mask.by_time, "masks", (dyn.mask,)):
+        table = getattr(mask.visible, "entries", None)
+        if table is not None and len(table) != n:
+            raise InputError(f"The mask is an array for {len(table)} tokens, but there are {n}.")
     if dyn.position is not None:
-        why = dyn.position.fits(n, dyn.weights.query_width or d, dyn.weights.heads)
+        position = dyn.at(0.0).position
+        why = position.fits(n, dyn.weights.query_width or d, dyn.weights.heads)
         if why is not None:
             raise InputError(f"The parts do not fit: {why}.")
     leaves, tree = jax.tree_util.tree_flatten(dyn)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from metastable.equation import geometry, masks, normalise, scores
-from metastable.equation.blocks import MLP, Block, LayerNorm, RMSNorm
+from metastable.equation.blocks import MLP, Block, Experts, HeadNorm, LayerNorm, RMSNorm, Scale
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.positions import Alibi, Bias, Relative, Rotary
 from metastable.equation.weights import Stack, Weights
@@ -21,7 +21,8 @@ from metastable.errors import InputError
 
 # Add a part that records can hold: a line here.
 _KINDS: dict[str, Any] = {
-    cls.__name__: cls for cls in (Weights, Stack, Bias, Relative, Alibi, Rotary, Block, MLP, LayerNorm, RMSNorm)
+    cls.__name__: cls
+    for cls in (Weights, Stack, Bias, Relative, Alibi, Rotary, Block, MLP, Experts, LayerNorm, RMSNorm, HeadNorm, Scale)
 }
 # parts that are known by name, with what finds them
 _NAMED: dict[type, Callable[[str], Any]] = {

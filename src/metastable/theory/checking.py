@@ -25,6 +25,7 @@ from metastable.theory.verdicts import Kind, Status, Verdict
 _HEADS = "No theorem applies: several heads are an open problem (second paper, section 6)."
 _TIME = "No theorem applies: the weights depend on time, and every result is for constant Q, K, V."
 _BIASES = "No theorem applies: the weights have biases, and the theory is for linear Q, K, V."
+_NORMS = "No theorem applies: queries or keys have norms, and the theory is for linear Q, K, V."
 _REPEATED = (
     "Several eigenvalues share the largest real part, so that leaders need not line up: polytopes with more than "
     "three vertices appear (Theorems 3.1 and 5.1), and Conjecture 4.2 cannot be meant for such V."
@@ -133,8 +134,9 @@ def _no_theorem(weights: Weights) -> str:
         return _TIME
     if weights.heads > 1:
         return _HEADS
-    biased = any(getattr(weights, f"{name}_bias", None) is not None for name in "qkvo")
-    return _BIASES if biased else ""
+    if weights.biased:
+        return _BIASES
+    return "" if weights.bilinear else _NORMS
 
 
 def _triple(weights: Weights, x: np.ndarray, beta: float) -> Triple:

@@ -79,6 +79,8 @@ def unsupported(plan: Plan) -> str | None:
         return "scores carry a position bias"
     if dyn.normalise.stream is None:
         return f"the normalisation {dyn.normalise.name!r} declares no stream"
+    if dyn.mask.by_time is not None:
+        return "the mask changes from layer to layer"
     if dyn.mask.interval is None:
         return f"the mask {dyn.mask.name!r} declares no interval"
     low, high = dyn.mask.bounds(plan.n)
@@ -95,8 +97,8 @@ def _not_spectral(plan: Plan) -> str | None:
         return "an expansion needs tokens on the sphere and no block"
     if dyn.normalise.stream not in ("softmax", "unnormalised") or view_of(dyn.mask, plan.n) == "some":
         return "an expansion needs softmax or unnormalised attention, full or causal"
-    if dyn.position is not None or dyn.weights.biased:
-        return "an expansion needs scores beta <Qx, Kx> without positions or biases"
+    if dyn.position is not None or dyn.weights.biased or not dyn.weights.bilinear:
+        return "an expansion needs scores beta <Qx, Kx> without positions, biases or norms of queries and keys"
     if plan.d not in (2, 3):
         return f"an expansion exists in dimension 2 and 3, not {plan.d}"
     for each in plan.dynamics:
@@ -147,7 +149,7 @@ def velocity_field(dynamics: Dynamics, summation: str = "auto", tol: float = 1e-
 
 
 def _mix(summation: str, tol: float, tangent: bool, dyn: Dynamics, now: Weights, y: Tokens, x: Tokens) -> Tokens:
-    biased = any(b is not None for b in (now.q_bias, now.k_bias, now.v_bias))
+    biased = now.v_bias is not None or not now.bilinear
     thin = now.Q is not None and np.shape(now.Q)[-2] < min(np.shape(now.Q)[-1], 3)
     if biased or thin or dyn.position is not None or y is not x:
         return _mix_mapped(dyn, now, y, x, summation, tol)

@@ -28,6 +28,8 @@ class Lanes(Engine):
             return "lanes have no block, positions or noise"
         if dyn.weights.time_dependent or dyn.weights.biased:
             return "lanes have weights without biases that do not depend on time"
+        if not dyn.weights.bilinear:
+            return "lanes have no norms of queries and keys"
         low, high = dyn.mask.bounds(plan.n)
         if (low >= high).any():
             return "some token sees nobody"
