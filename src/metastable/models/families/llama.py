@@ -17,13 +17,15 @@ from metastable.models.families.shared import (
     output_by_head,
     rms_norm,
 )
+from metastable.models.rotary import frequencies
 
 
 def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     """Layer l as plain arrays, every key and value head repeated for the queries it serves."""
     path, att, mlp = f"layers.{l}", f"layers.{l}.self_attn", f"layers.{l}.mlp"
     heads, groups, eps = config.num_attention_heads, config.num_key_value_heads, config.rms_norm_eps
-    turn = tensors.get("rotary_emb.attention_scaling", np.ones(()))  # multiplies queries and keys alike
+    turn = tensors.get("rotary_emb.attention_scaling")  # multiplies queries and keys alike
+    length = frequencies(config)[1] if turn is None else float(turn)
     return BlockWeights(
         Q=by_head(tensors[f"{att}.q_proj.weight"], heads),
         K=expand(by_head(tensors[f"{att}.k_proj.weight"], groups), heads),
@@ -33,7 +35,7 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
         k_bias=expand(bias_by_head(tensors.get(f"{att}.k_proj.bias"), groups), heads),
         v_bias=expand(bias_by_head(tensors.get(f"{att}.v_proj.bias"), groups), heads),
         o_bias=tensors.get(f"{att}.o_proj.bias"),
-        scale=head_width(config) ** -0.5 * float(turn) ** 2,
+        scale=head_width(config) ** -0.5 * length**2,
         groups=groups,
         order="pre",
         attention_norm=rms_norm(tensors, f"{path}.input_layernorm", eps),
@@ -59,18 +61,10 @@ def expand(grouped: np.ndarray | None, heads: int) -> np.ndarray | None:
 def positions(tensors: Tensors, config: Any, l: int) -> Positions:
     """The rotary frequencies the model turns its queries and keys by.
 
-    A loaded module holds them; a file does not, and there they are computed as the library does, in float32.
+    A loaded module holds them; for a file they are computed.
     """
     table = tensors.get("rotary_emb.inv_freq")
-    if table is not None:
-        return Positions("rotary", table)
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type", "default") != "default":
-        raise InputError(f"Rotary positions of type {rope['rope_type']!r} are read from a PyTorch model only.")
-    width = head_width(config)
-    exponents = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
-    theta = np.float32(rope.get("rope_theta", 10000.0))
-    return Positions("rotary", (np.float32(1.0) / theta**exponents).astype(np.float64))
+    return Positions("rotary", frequencies(config)[0] if table is None else table)
 
 
 def mask(config: Any, l: int) -> str:
