@@ -32,6 +32,7 @@ EXPERIMENTS: dict[str, str] = {
     "model-heads": "model_heads",
     "model-eigenvalues": "model_dynamics",
     "model-spectra": "model_spectra",
+    "model-sharing": "model_sharing",
 }
 
 

@@ -1,6 +1,7 @@
 """A model's weights as plain arrays: a family applied to tensors, whether they come from a module or from a file."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +62,17 @@ class Parts:
     def embedded(self, rows: slice = slice(None)) -> np.ndarray:
         """The vocabulary, or some rows of it, in the model's own space, (rows, d)."""
         return self.family.embedding(self.tensors, self.config, rows)
+
+    def start(self, ids: Sequence[int], positions: bool = True) -> np.ndarray | None:
+        """Layer 0 of a text (n, d), with or without the positions that are part of it; None where it is not known.
+
+        Where positions enter the scores alone (rotary, relative), layer 0 is the text's rows of the embedding.
+        """
+        if self.family.start is not None:
+            return self.family.start(self.tensors, self.config, ids, positions)
+        if self.position(0, len(ids)).kind == "embedded":
+            return None
+        return np.concatenate([self.embedded(slice(i, i + 1)) for i in map(int, ids)])
 
     def position(self, layer: int, n: int) -> Positions:
         """How positions enter the scores of a layer, for n tokens: a relative table is (h, 2n - 1)."""

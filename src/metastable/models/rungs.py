@@ -24,7 +24,7 @@ from metastable.equation.weights import Stack, Weights
 from metastable.errors import InputError
 from metastable.models.families import BlockWeights, Norm
 from metastable.models.model import Model
-from metastable.models.spectra import squared_length
+
 
 RUNGS = ("one head", "all heads", "biases and positions", "residual and norms", "MLP: the exact network")
 
@@ -53,6 +53,8 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0, first: i
         weights = _weights(blocks, [b.scale / beta for b in blocks], [1.0] * len(blocks), None, biases=True)
         parts = _block(blocks, with_mlp=number == 4)
         return Dynamics(weights, beta, mask=mask, geometry="euclidean", position=position, block=parts)
+    from metastable.models.spectra import squared_length
+
     lengths = [squared_length(model, layer) for layer in chosen]
     betas = [b.scale * r for b, r in zip(blocks, lengths)]
     beta = float(np.mean(betas))
