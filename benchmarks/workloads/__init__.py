@@ -16,6 +16,7 @@ WORKLOADS = {
     "W8": "w8_coalescing",
     "W9": "w9_cost",
     "phase-diagram": "phase_diagram",
+    "models": "model_statistics",
     "start-up": "start_up",
     "alone": "alone",
 }

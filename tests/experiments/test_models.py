@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 
 from metastable.errors import InputError
-from metastable.experiments import model_access, model_dynamics, model_heads, model_similarity, model_spectra
+from metastable.experiments import (
+    model_access,
+    model_controls,
+    model_dynamics,
+    model_heads,
+    model_similarity,
+    model_spectra,
+)
 from metastable.experiments.base import Work
 from metastable.experiments.run_one import run_into
 
-ALL = (model_similarity, model_heads, model_dynamics, model_spectra)
+ALL = (model_similarity, model_heads, model_controls, model_dynamics, model_spectra)
 TEXTS = [[3, 17, 5, 41, 17, 2, 8, 3, 29, 11], [4, 4, 9, 30, 2, 2, 17], [44, 1, 6, 6, 12, 13], [9, 8, 7, 6, 5, 9, 9]]
 
 
@@ -47,6 +54,7 @@ def small(module: Any, name: str) -> Any:
     known = {
         model_similarity: {"layers": 6, "instances": 4},
         model_heads: {"instances": 4, "others": ()},
+        model_controls: {"instances": 3, "seeds": 2, "layers": 6},
         model_dynamics: {"instances": 3, "n": 12, "head": 1, "top": 2},
         model_spectra: {},
     }
@@ -83,7 +91,7 @@ def test_without_a_model_it_is_skipped_with_a_sentence(
     assert record.figures == ()
 
 
-@pytest.mark.parametrize("module", [model_similarity, model_heads, model_spectra])
+@pytest.mark.parametrize("module", [model_similarity, model_heads, model_controls, model_spectra])
 def test_other_models_that_are_missing_do_not_stop_the_first(
     module: Any, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +115,7 @@ def test_other_models_that_are_missing_do_not_stop_the_first(
     assert module.draw(params, data)
 
 
-@pytest.mark.parametrize("module", [model_similarity, model_heads, model_spectra])
+@pytest.mark.parametrize("module", [model_similarity, model_heads, model_controls, model_spectra])
 def test_other_models_are_judged_beside_the_first(module: Any, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_access, "ZOO", tiny)
     real = model_access.model_of
@@ -156,11 +164,12 @@ def test_groups_of_heads_are_told_from_none() -> None:
     none = rng.standard_normal((6, 8, 500))
     params = model_heads.Params(instances=8, others=())
     for maps, status in ((clear, "holds"), (none, "fails")):
-        centred = maps - maps.mean(axis=2, keepdims=True)  # (heads, folds, entries)
+        each = np.stack([np.corrcoef(maps[:, fold]) for fold in range(8)])  # (folds, heads, heads)
         data = {
-            "count": np.full((2, 8), 500.0),
-            "mean": np.stack([maps.mean(axis=2).T] * 2),
-            "moment": np.stack([np.einsum("afe,bfe->fab", centred, centred)] * 2),
+            "total": np.stack([each] * 2),
+            "count": np.ones((2, 8, 6, 6)),
+            "null": np.zeros((2, 6, 6)),
+            "noise": np.full((2, 6, 6), 8 / 500),
             "layer": np.array([1, 2]),
         }
         assert model_heads._groups(params, data)[0].status == status
@@ -170,8 +179,38 @@ def test_a_sink_is_judged_against_its_baseline() -> None:
     rng = np.random.default_rng(0)
     mass = 0.3 + 0.01 * rng.standard_normal((10, 2, 4))
     for baseline, status in ((0.05, "holds"), (0.25, "fails")):
-        found = model_heads._sink("m", {"m/mass": mass, "m/position": np.full(10, baseline)})
+        found = model_heads._sink("m", {"m/mass": mass, "m/position": np.full((10, 2), baseline)})
         assert found[0].status == status
+
+
+def _collapsing(largest: float, mixed: float, clusters: float) -> dict[str, np.ndarray]:
+    """Made-up data of one model with two seeds of every control: at the last of three layers, raw and centred."""
+    noise = 1.0 + 0.01 * np.random.default_rng(0).standard_normal((2, 12))
+    data = {"m/depth": np.array(2)}
+    for variant in ("trained", "init", "shuffle", "tokens"):
+        known = variant in ("trained", "tokens")
+        shape = (1 if variant == "trained" else 2, 12, 3, 2)
+        for key in ("largest", "mixed_share", "mixed_clusters"):
+            data[f"m/{variant}/{key}"] = np.zeros(shape)
+        data[f"m/{variant}/largest"][:, :, 2, 0] = (0.3 if known else largest) * noise[: shape[0]]
+        data[f"m/{variant}/largest"][:, :, 2, 1] = 0.1 * noise[: shape[0]]
+        data[f"m/{variant}/mixed_share"][:, :, 2, 1] = (0.4 if known else mixed) * noise[: shape[0]]
+        data[f"m/{variant}/mixed_clusters"][:, :, 2, 1] = (clusters if known else 0.0) * noise[: shape[0]]
+    return data
+
+
+def test_what_training_does_is_told_from_what_any_network_does() -> None:
+    params = model_controls.Params(model="m")
+    found = [v.status for v in model_controls.judge(params, _collapsing(0.96, 0.01, 5.0))]
+    assert found == ["holds"] * 6
+    other = model_controls.judge(params, _collapsing(0.5, 0.2, 1.0))
+    assert [v.status for v in other] == ["fails", "fails", "fails", "fails", "fails", "holds"]
+    assert other[0].instances == 12
+    assert "trained 0.3" in other[0].notes
+    missing = _collapsing(0.96, 0.01, 5.0)
+    for variant in ("init", "shuffle"):  # all tokens have met, and nothing is left beside the mean direction
+        missing[f"m/{variant}/mixed_share"][:, :, 2, 1] = np.nan
+    assert [v.status for v in model_controls.judge(params, missing)] == ["holds"] * 6
 
 
 def test_existence_of_a_good_head() -> None:

@@ -102,11 +102,11 @@ def test_nothing_to_read(models):
 
 def test_memory_does_not_grow_with_the_texts(models):
     """What the reducers remember has the same size after 3 texts and after 60."""
-    from metastable.models.probe import _reducers
+    from metastable.models.one_pass import MEASURES, Pass
 
     sizes = []
     for count in (3, 60):
-        reducers = list(_reducers(models["albert"], 3, ("similarity", "heads", "sinks"), True, 100).values())
+        reducers = list(Pass(3, 64, MEASURES, True, 100).reducers(models["albert"], 3).values())
         stream.stream(models["albert"], ([1, 2, 3 + i % 9] for i in range(count)), reducers, 3, 64)
         sizes.append(sum(a.nbytes for r in reducers for a in r.state().values()))
     assert sizes[0] == sizes[1]

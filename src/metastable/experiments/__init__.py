@@ -30,6 +30,7 @@ EXPERIMENTS: dict[str, str] = {
     "gradient-flow": "gradient_flow",
     "model-similarities": "model_similarity",
     "model-heads": "model_heads",
+    "model-controls": "model_controls",
     "model-eigenvalues": "model_dynamics",
     "model-spectra": "model_spectra",
     "model-sharing": "model_sharing",

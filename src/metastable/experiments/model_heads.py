@@ -10,7 +10,7 @@ from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.agreement import adjusted_rand
-from metastable.models.heads import Heads, correlation, cut, grouped, merged
+from metastable.models.heads import Heads, averaged, cut, grouped, null_silhouette
 from metastable.models.probe import probe
 from metastable.models.stream import stream
 from metastable.models.token_figures import TOKENS_SHOWN, plain_word
@@ -49,7 +49,7 @@ def run(params: Params, work: Work) -> Data:
         tally = stream(
             model, given, [reducer], depth, min(512, model.longest), progress=_report_texts(work, len(given))
         )
-        found = {name: getattr(reducer, name) for name in ("count", "mean", "moment", "received")}
+        found = {name: getattr(reducer, name) for name in ("total", "count", "null", "noise", "received")}
         shown = model.seen(tally.first)
         words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
         return found | {"words": np.array(words), "layer": np.arange(1, depth + 1)}
@@ -69,7 +69,7 @@ def _report_texts(work: Work, count: int) -> Callable[[int, int | None], None]:
 
 
 def _sinks(params: Params, name: str) -> Callable[[], Data]:
-    """First-token mass (texts, layers, heads) and its baseline (texts,); a sentence where there is no such model."""
+    """First-token mass (texts, layers, heads) and its baseline (texts, layers); a sentence where there is no model."""
 
     def make() -> Data:
         try:
@@ -87,7 +87,7 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
             found.append(sinks.sel(kind="first"))
         return {
             "mass": np.stack([one["mass"].values for one in found]),
-            "position": np.array([float(one["position"]) for one in found]),
+            "position": np.stack([one["position"].values for one in found]),
         }
 
     return make
@@ -113,16 +113,21 @@ def _groups(params: Params, data: Data) -> list[Verdict]:
     different groups. The interval is a bootstrap over the folds into which the texts were dealt. Stability compares
     the groups found in random halves of the texts; ARI 0.8 leaves about one head of eight misplaced.
     """
-    count, mean, moment = data["count"][-1], data["mean"][-1], data["moment"][-1]
-    labels, score = grouped(correlation(merged(count, mean, moment)))
-    filled = np.flatnonzero(count)
+    total, count = data["total"][-1], data["count"][-1]
+    labels, score = grouped(averaged(total, count))
+    filled = _filled(count)
     draws = np.random.default_rng(0).integers(0, len(filled), (DRAWS, len(filled)))
-    spread = [grouped(correlation(merged(count[rows], mean[rows], moment[rows])))[1] for rows in filled[draws]]
+    spread = [grouped(averaged(total[rows], count[rows]))[1] for rows in filled[draws]]
     ends = _ends(spread)
     sizes = np.bincount(labels)
     listed = " and ".join(str(np.flatnonzero(labels == k).tolist()) for k in range(len(sizes)))
     strength = "clear" if score >= CLEAR else "weak" if score >= CLEAR / 2 else "hardly separate"
-    notes = f"{len(sizes)} groups, {listed}; they are {strength}: 0.5 and more is clear, below 0.25 hardly any"
+    texts = np.maximum(count.sum(axis=0), 1.0)
+    none = null_silhouette(data["null"][-1] / texts, np.sqrt(data["noise"][-1]) / texts)
+    notes = (
+        f"{len(sizes)} groups, {listed}; they are {strength}: 0.5 and more is clear, below 0.25 hardly any; "
+        f"heads with shuffled maps reach {none:.2f}"
+    )
     last = int(data["layer"][-1])
     found = model_access.counted(
         params.instances,
@@ -133,7 +138,7 @@ def _groups(params: Params, data: Data) -> list[Verdict]:
         ends,
         notes,
     )
-    agreed = _stability(count, mean, moment, len(sizes))
+    agreed = _stability(total, count, len(sizes))
     again = judge_number(
         f"Other texts show the same groups of heads at layer {last} ({params.model}).",
         SOURCE,
@@ -145,18 +150,23 @@ def _groups(params: Params, data: Data) -> list[Verdict]:
     return [found, again]
 
 
-def _stability(count: np.ndarray, mean: np.ndarray, moment: np.ndarray, k: int) -> list[float]:
-    filled, rng, agreed = np.flatnonzero(count), np.random.default_rng(0), []
+def _filled(count: np.ndarray) -> np.ndarray:
+    """The folds that hold a text."""
+    return np.flatnonzero(count.any(axis=(1, 2)))
+
+
+def _stability(total: np.ndarray, count: np.ndarray, k: int) -> list[float]:
+    filled, rng, agreed = _filled(count), np.random.default_rng(0), []
     for _ in range(35 if len(filled) > 1 else 0):  # as many as there are ways to halve eight folds
         order = rng.permutation(filled)
         sides = (order[: len(order) // 2], order[len(order) // 2 :])
-        agreed.append(adjusted_rand(*(cut(correlation(merged(count[s], mean[s], moment[s])), k) for s in sides)))
+        agreed.append(adjusted_rand(*(cut(averaged(total[s], count[s]), k) for s in sides)))
     return agreed
 
 
 def _rise(params: Params, data: Data) -> Verdict:
     """The mean correlation of two different heads grows from the first layer to the last; bootstrap over folds."""
-    filled = np.flatnonzero(data["count"][0])
+    filled = _filled(data["count"][0])
     draws = np.random.default_rng(1).integers(0, len(filled), (DRAWS, len(filled)))
     gains = [_mean_correlation(data, -1, rows) - _mean_correlation(data, 0, rows) for rows in filled[draws]]
     whole = [_mean_correlation(data, k, filled) for k in (0, -1)]
@@ -172,7 +182,7 @@ def _rise(params: Params, data: Data) -> Verdict:
 
 
 def _mean_correlation(data: Data, layer: int, folds: np.ndarray) -> float:
-    found = correlation(merged(data["count"][layer, folds], data["mean"][layer, folds], data["moment"][layer, folds]))
+    found = averaged(data["total"][layer, folds], data["count"][layer, folds])
     return float(np.nanmean(found[~np.eye(len(found), dtype=bool)]))
 
 
@@ -192,7 +202,7 @@ def _sink(name: str, data: Data) -> list[Verdict]:
     if f"{name}/{model_access.SKIPPED}" in data:
         parts = {model_access.SKIPPED: data[f"{name}/{model_access.SKIPPED}"]}
         return model_access.skipped(f"The first token is a sink ({name}).", SINK, parts)
-    mass, position = data[f"{name}/mass"], data[f"{name}/position"]  # (texts, layers, heads), (texts,)
+    mass, position = data[f"{name}/mass"], data[f"{name}/position"]  # (texts, layers, heads), (texts, layers)
     each = mass.mean(axis=0)
     layer, head = np.unravel_index(np.argmax(each), each.shape)
     return [
@@ -200,7 +210,7 @@ def _sink(name: str, data: Data) -> list[Verdict]:
             f"The first token is a sink: all heads and layers together pay it at least twice what even attention "
             f"would ({name}).",
             SINK,
-            mass.mean(axis=(1, 2)) / position,
+            mass.mean(axis=(1, 2)) / position.mean(axis=1),
             (TWICE, np.inf),
             kind="observation",
             notes=f"mean mass {each.mean():.3f} against a baseline of {position.mean():.3f}; strongest is layer "
@@ -242,7 +252,7 @@ def _left(data: Data) -> Figure:
 
 
 def _right(data: Data, layer: int) -> Figure:
-    found = correlation(merged(data["count"][layer], data["mean"][layer], data["moment"][layer]))
+    found = averaged(data["total"][layer], data["count"][layer])
     labels = grouped(found)[0]
     order = np.argsort(labels, kind="stable")
     names = [str(h) for h in order]
@@ -263,7 +273,7 @@ def _over_depth(params: Params, data: Data) -> Figure:
     with paper():
         figure, panel = one_axes(None)
         for name, colour in zip(names, cycle(len(names))):
-            ratio = data[f"{name}/mass"].mean(axis=2) / data[f"{name}/position"][:, None]  # (texts, layers)
+            ratio = data[f"{name}/mass"].mean(axis=2) / data[f"{name}/position"]  # (texts, layers)
             depth = np.linspace(0.0, 1.0, ratio.shape[1] + 1)[1:]
             panel.plot(depth, ratio.mean(axis=0), color=colour, label=name)
         panel.axhline(1.0, color=INK, lw=0.7, ls=(0, (4, 2)))
@@ -284,7 +294,8 @@ EXPERIMENT = Experiment(
     draw=draw,
     quick={"instances": 16, "others": ()},
     full={"instances": 500},
-    text="Correlations of attention maps over all entries of all texts, and groups of heads by average linkage. How "
+    text="Correlations of attention maps over the entries of each text, in the mean over texts, and groups of heads by "
+    "average linkage. How "
     "clear groups are is a number of its own, the silhouette: linkage always finds groups, also where there are none. "
     "The first token's attention is set against what a head without preferences would give it under the model's mask.",
 )

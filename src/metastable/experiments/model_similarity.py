@@ -46,7 +46,7 @@ def run(params: Params, work: Work) -> Data:
 
 
 def _measured(params: Params, model: Model, seed: int, work: Work) -> Data:
-    """Shares, means and clusters (texts, layer, ...), pooled counts (layer, kind, bin), and the trained depth."""
+    """Shares, means and clusters (texts, layer, ...), histograms (layer, kind, bin), and the trained depth."""
     given = model_access.texts_of(model, seed, params.instances)
     depth = params.layers if model.shared else model.depth
 
@@ -58,10 +58,11 @@ def _measured(params: Params, model: Model, seed: int, work: Work) -> Data:
             found.append(one)
         names = ("share_above", "mean", "clusters", "same_token_share")
         data = {name: np.stack([one[name].values for one in found]) for name in names}
-        return data | {"counts": np.sum([one["counts"].values for one in found], axis=0)[None]}
+        # a text without a pair has no histogram; the others weigh the same, however long
+        return data | {"histogram": np.nan_to_num([one["histogram"].values for one in found]).sum(axis=0)[None]}
 
     data = work.parts(f"texts-{model_access.slug(model.name)}", len(given), 10, chunk)
-    return {**data, "counts": data["counts"].sum(axis=0), "trained": np.array(model.depth)}
+    return {**data, "histogram": data["histogram"].sum(axis=0), "trained": np.array(model.depth)}
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -149,13 +150,13 @@ def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
 
-    trained, last = int(data["trained"]), data["counts"].shape[0] - 1
+    trained, last = int(data["trained"]), data["histogram"].shape[0] - 1
     layers = some_layers(0, last, trained, 8)
     edges = np.linspace(-1.0, 1.0, params.bins + 1)
     labels = [f"{k} (trained)" if k == trained < last else str(k) for k in layers]
     figures: Figures = {}
     for kind, name in enumerate(("raw cosines", "cosines beside the mean direction")):
-        figure = histograms(data["counts"][layers, kind], edges, labels=labels)
+        figure = histograms(data["histogram"][layers, kind], edges, labels=labels)
         with paper():
             figure.axes[0].set(title=name, ylabel="layer", xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
             footnote(figure, CAUTION if kind == 0 else "")

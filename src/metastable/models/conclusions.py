@@ -31,7 +31,7 @@ def key_numbers(study: Study) -> dict[str, Any]:
         "sink": _number(first.max()),
         "sink_layer": int(layer) + 1,
         "sink_head": int(head),
-        "sink_baseline": _number(study.sinks["position"].sel(kind="first")),
+        "sink_baseline": _number(study.sinks["position"].sel(kind="first").isel(layer=layer)),
         "heads": int(good.size),
         "good_triples": int((good == 1).sum()),
         "undecided_triples": int((good == -1).sum()),

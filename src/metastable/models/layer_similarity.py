@@ -1,16 +1,20 @@
 """How alike the tokens of a text become, layer by layer: the statistics behind Fig. 1 of the first paper.
 
-Every pair i < j of different tokens is counted once. Cosines are taken twice: raw, and with the mean direction of the
+Every pair i < j of positions is counted once. Cosines are taken twice: raw, and with the mean direction of the
 text's tokens (the direction of the sum of the unit tokens) projected out. In large language models most of the raw
 cosine is one direction that all tokens share, which says nothing about clusters.
+
+Texts weigh the same, however long: a pair weighs one over the number of pairs of its text. Otherwise a text of 1,000
+tokens would count as much as a hundred of 100, and the picture be that of the longest texts.
 """
 
-from functools import lru_cache
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metastable.models.reductions import count_pairs
 from metastable.models.stream import Text
 
 if TYPE_CHECKING:
@@ -22,50 +26,54 @@ CAUTION = (
     "Raw cosines contain the direction that all tokens of a model share (anisotropy), which is no sign of clusters; "
     "the centred ones are taken beside that direction."
 )
+WEIGHTING = (
+    "Every text weighs the same, however long: a pair of tokens weighs one over the number of pairs of its text, and "
+    "texts without a pair are left out."
+)
 
 
-def cosines(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines (m, m) of the tokens that are not 0, and which tokens those are (n,)."""
-    x = np.asarray(x, dtype=np.float64)
-    length = np.linalg.norm(x, axis=1)
-    kept = length > 0
-    u = x[kept] / length[kept, None]  # (m, d)
-    return np.clip(u @ u.T, -1.0, 1.0), kept
+def unit_tokens(x: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """The directions (m, d), float64, of the tokens (n, d) that have one, and which tokens those are (n,)."""
+    u = np.array(x, dtype=np.float64)
+    length = np.sqrt(np.einsum("ij,ij->i", u, u))
+    kept = (length > 0) & np.isfinite(length)
+    if not kept.all():
+        u, length = u[kept], length[kept]
+    u /= length[:, None]
+    return u, kept
 
 
-def centred_cosines(x: np.ndarray, cosine: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines beside the mean direction, of the tokens (n, d) that have a part beside it, and which those are.
+def beside_mean(u: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (m, d) beside the mean direction of unit tokens, of those that have a part beside it, and which.
 
-    What is left of a token counts when it is longer than 32 roundings (``eps``) of a unit token. With a_i the cosine
-    of token i to the mean direction, <u_i, u_j> - a_i a_j gives all of it from the cosines at hand; only tokens so
-    close together that this would cancel are projected one by one.
+    What is left of a token counts when it is longer than 32 roundings (``eps``) of a unit token. Tokens that cancel
+    have no mean direction, and stay as they are.
     """
-    m = len(cosine)
-    pull = cosine.sum(axis=1)
-    total = pull.sum()  # |sum of the unit tokens|^2
-    kept = np.ones(m, dtype=bool)
-    if total <= (32 * eps * m) ** 2:  # tokens that cancel have no mean direction
-        return cosine, kept
-    a = pull / np.sqrt(total)  # (m,)
-    left = 1.0 - a**2
-    if m and left.min() > 1e-8:
-        scale = 1.0 / np.sqrt(left)
-        return np.clip((cosine - np.outer(a, a)) * np.outer(scale, scale), -1.0, 1.0), kept
-    u = np.asarray(x, dtype=np.float64)
-    u = u / np.linalg.norm(u, axis=1, keepdims=True)
-    mean = u.sum(axis=0) / np.sqrt(total)
-    u = u - (u @ mean)[:, None] * mean
-    length = np.linalg.norm(u, axis=1)
+    mean = u.sum(axis=0)
+    total = float((mean * mean).sum())
+    if total <= (32 * eps * len(u)) ** 2:
+        return u, np.ones(len(u), dtype=bool)
+    mean /= np.sqrt(total)
+    v = u - np.einsum("ij,j->i", u, mean)[:, None] * mean
+    length = np.sqrt(np.einsum("ij,ij->i", v, v))
     kept = length > 32 * eps
-    u = u[kept] / length[kept, None]
-    return np.clip(u @ u.T, -1.0, 1.0), kept
+    if not kept.all():
+        v, length = v[kept], length[kept]
+    v /= length[:, None]
+    return v, kept
 
 
-@lru_cache(maxsize=4)
-def _pairs(n: int) -> np.ndarray:
-    """Places i n + j of the pairs i < j in a flattened (n, n) array."""
-    i, j = np.triu_indices(n, 1)
-    return i * n + j
+def gram(u: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+    """The cosines u u^T of unit tokens, computed in ``dtype``.
+
+    Where torch runs the network it also makes this product: numpy's own threads would get into its way.
+    """
+    u = u.astype(dtype, copy=False)
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return np.asarray(u @ u.T)
+    given = torch.from_numpy(u)
+    return np.asarray((given @ given.T).numpy())
 
 
 def cluster_labels(cosine: np.ndarray, threshold: float) -> np.ndarray:
@@ -87,9 +95,9 @@ def cluster_labels(cosine: np.ndarray, threshold: float) -> np.ndarray:
         label = lowest
 
 
-def cluster_count(cosine: np.ndarray, threshold: float) -> int:
-    """The number of clusters: see `cluster_labels`."""
-    return int(np.count_nonzero(cluster_labels(cosine, threshold) == np.arange(len(cosine))))
+# what is averaged over texts: name -> what it is, for one text
+_BY_TEXT = ("mean", "same_base")
+_BY_CUT = ("above", "same", "clusters", "cluster_share", "mixed_clusters", "mixed_share", "largest")
 
 
 class Similarity:
@@ -102,80 +110,84 @@ class Similarity:
         self.bins, self.special, self.eps = bins, special, eps
         self.counts = np.zeros((*shape, bins), dtype=np.int64)
         self.pairs = np.zeros(shape, dtype=np.int64)
-        self.total = np.zeros(shape)
-        self.above = np.zeros((*shape, cuts), dtype=np.int64)
-        self.same = np.zeros((*shape, cuts), dtype=np.int64)  # pairs above a threshold that are the same token
-        self.same_pairs = np.zeros(shape, dtype=np.int64)
-        self.clusters = np.zeros((*shape, cuts), dtype=np.int64)
-        self.clustered = np.zeros(shape, dtype=np.int64)  # tokens that were clustered
-        self.texts = np.zeros(1, dtype=np.int64)
+        self.texts = np.zeros(shape, dtype=np.int64)  # texts that made a pair
+        self.histogram = np.zeros((*shape, bins))  # from here on: sums over texts of what each text gives
+        self.by_text = np.zeros((*shape, len(_BY_TEXT)))
+        self.by_cut = np.zeros((*shape, cuts, len(_BY_CUT)))
+        self.read = np.zeros(1, dtype=np.int64)
 
     def settings(self) -> dict[str, Any]:
         """What a state file must agree on."""
-        return {"bins": self.bins, "special": self.special}
+        return {"bins": self.bins, "special": self.special, "texts": "equal"}
 
     def attention(self, text: Text, layer: int, A: np.ndarray) -> None:
         """Similarities do not use attention."""
 
     def states(self, text: Text, layer: int, x: np.ndarray) -> None:
         """Count the pairs of one text at one layer."""
-        kept = np.ones(len(text.ids), dtype=bool) if self.special else ~text.special
-        x, ids = x[kept], text.ids[kept]
-        self.texts[0] += layer == 0
-        cosine, usable = cosines(x)
-        x, ids = x[usable], ids[usable]
-        self._count(layer, 0, cosine, ids)
-        cosine, usable = centred_cosines(x, cosine, self.eps)
-        self._count(layer, 1, cosine, ids[usable])
+        ids = text.ids
+        if not self.special:
+            x, ids = x[~text.special], ids[~text.special]
+        self.read[0] += layer == 0
+        u, usable = unit_tokens(x)
+        ids = ids[usable]
+        self._count(layer, 0, gram(u, x.dtype), ids)
+        u, usable = beside_mean(u, self.eps)
+        self._count(layer, 1, gram(u, x.dtype), ids[usable])
 
-    def _count(self, layer: int, k: int, cosine: np.ndarray, ids: np.ndarray) -> None:
-        pairs = _pairs(len(ids))
-        values = cosine.ravel()[pairs]
-        same = (ids[:, None] == ids[None, :]).ravel()[pairs]
-        self.counts[layer, k] += np.histogram(values, bins=self.bins, range=(-1.0, 1.0))[0]
-        self.pairs[layer, k] += values.size
-        self.total[layer, k] += values.sum()
-        self.same_pairs[layer, k] += np.count_nonzero(same)
-        self.clustered[layer, k] += len(ids)
-        for c, threshold in enumerate(THRESHOLDS):
-            high = values > threshold
-            found = np.count_nonzero(high)
-            self.above[layer, k, c] += found
-            self.same[layer, k, c] += np.count_nonzero(high & same)
-            self.clusters[layer, k, c] += cluster_count(cosine, threshold) if found else len(ids)
+    def _count(self, layer: int, kind: int, cosine: np.ndarray, ids: np.ndarray) -> None:
+        m = len(ids)
+        pairs, at = m * (m - 1) // 2, (layer, kind)
+        if pairs == 0:
+            return
+        found = count_pairs(cosine, ids, THRESHOLDS, self.bins)
+        self.counts[at] += found.histogram
+        self.pairs[at] += pairs
+        self.texts[at] += 1
+        self.histogram[at] += found.histogram / pairs
+        self.by_text[at] += (found.total / pairs, found.same_pairs / pairs)
+        shares = [found.above / pairs, found.same / pairs, found.clusters, found.clusters / m]
+        self.by_cut[at] += np.stack([*shares, found.mixed, found.in_mixed / m, found.largest / m], axis=1)
 
-    _REMEMBERED = ("counts", "pairs", "total", "above", "same", "same_pairs", "clusters", "clustered", "texts")
+    _STATE = ("counts", "pairs", "texts", "histogram", "by_text", "by_cut", "read")
 
     def state(self) -> dict[str, np.ndarray]:
-        """What it remembers, as arrays."""
-        return {name: getattr(self, name) for name in self._REMEMBERED}
+        """Its state as arrays, for a checkpoint."""
+        return {name: getattr(self, name) for name in self._STATE}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take up where an earlier run stopped."""
-        for name in self._REMEMBERED:
+        """Restore the state of an earlier session."""
+        for name in self._STATE:
             setattr(self, name, state[name].copy())
 
     def result(self) -> "xarray.Dataset":
         """The statistics as an ``xarray.Dataset``; shares are nan where there was no pair.
 
-        Variables: ``counts`` (layer, kind, bin), ``pairs``, ``mean`` (layer, kind), ``share_above``,
-        ``same_token_share`` (of the pairs above a threshold), ``clusters`` (mean number in a text) and
-        ``cluster_share`` (clusters per token), all (layer, kind, threshold), and ``same_token_base``, the share of
-        same-token pairs among all pairs.
+        Texts weigh the same in all but the first three. (layer, kind): ``pairs`` and ``texts`` that made one, ``mean``
+        cosine, and ``same_token_base``, the share of same-token pairs among all. (layer, kind, bin): ``counts`` of
+        pairs, all texts together, and ``histogram``, the share of pairs in each bin. (layer, kind, threshold), of
+        clusters made by cosines above the threshold: ``share_above`` of pairs, ``same_token_share`` of those,
+        ``clusters`` in a text, ``cluster_share``, clusters per token, ``mixed_clusters`` in a text, those that hold two
+        different tokens, ``mixed_share`` of a text's tokens in these, and ``largest``, the share of a text's tokens in
+        its largest cluster.
         """
         import xarray
 
         each, cut = ("layer", "kind"), ("layer", "kind", "threshold")
         edges = np.linspace(-1.0, 1.0, self.bins + 1)
+        mean, base = np.moveaxis(ratio(self.by_text, self.texts[..., None]), -1, 0)
+        rows = dict(zip(_BY_CUT, np.moveaxis(ratio(self.by_cut, self.texts[..., None, None]), -1, 0)))
+        above, same = rows.pop("above"), rows.pop("same")
         variables = {
             "counts": ((*each, "bin"), self.counts),
             "pairs": (each, self.pairs),
-            "mean": (each, ratio(self.total, self.pairs)),
-            "share_above": (cut, ratio(self.above, self.pairs[..., None])),
-            "same_token_share": (cut, ratio(self.same, self.above)),
-            "same_token_base": (each, ratio(self.same_pairs, self.pairs)),
-            "clusters": (cut, ratio(self.clusters, self.texts)),
-            "cluster_share": (cut, ratio(self.clusters, self.clustered[..., None])),
+            "texts": (each, self.texts),
+            "histogram": ((*each, "bin"), ratio(self.histogram, self.texts[..., None])),
+            "mean": (each, mean),
+            "same_token_base": (each, base),
+            "share_above": (cut, above),
+            "same_token_share": (cut, ratio(same, above)),
+            **{name: (cut, values) for name, values in rows.items()},
         }
         coords = {
             "layer": np.arange(len(self.pairs)),
@@ -183,7 +195,7 @@ class Similarity:
             "threshold": list(THRESHOLDS),
             "bin": (edges[1:] + edges[:-1]) / 2.0,
         }
-        notes = {"edges": edges.tolist(), "texts": int(self.texts[0]), "caution": CAUTION}
+        notes = {"edges": edges.tolist(), "texts": int(self.read[0]), "weighting": WEIGHTING, "caution": CAUTION}
         return xarray.Dataset(variables, coords, notes)
 
 

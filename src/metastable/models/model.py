@@ -1,5 +1,6 @@
 """What the rest of the package sees of a pretrained model: run one text, observe every layer, read every weight."""
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +14,7 @@ from metastable.models.parts import Parts
 from metastable.models.tokens import Tokenizer
 
 See: TypeAlias = Callable[[int, np.ndarray], None]
+Change: TypeAlias = Callable[[str, np.ndarray], np.ndarray]
 
 
 class Model(ABC):
@@ -121,6 +123,17 @@ class Model(ABC):
         """Inside, the model computes in float64."""
         return nullcontext()
 
+    def altered(self, change: Change) -> "Model":
+        """A copy of the model in which every weight is ``change(name, values)``; its own stay as they are."""
+        raise InputError(f"the weights of {self.name!r} are not at hand.")
+
+    def untrained(self, seed: int) -> "Model":
+        """The same architecture with fresh weights: a ``transformers`` model as that library initialises it, any other
+        with normal matrices of the standard deviation that its configuration states, gains 1 and biases 0.
+        """
+        deviation = float(getattr(self.parts.config, "initializer_range", 0.02)) if self.parts else 0.02
+        return self.altered(lambda name, values: fresh(name, values, deviation, seed))
+
     def require_parts(self) -> Parts:
         """The parts, or the sentence that says why there are none."""
         if self.parts is None:
@@ -130,6 +143,20 @@ class Model(ABC):
     def block(self, layer: int) -> BlockWeights:
         """Layer ``layer`` as plain arrays."""
         return self.require_parts().block(layer)
+
+
+def fresh(name: str, values: np.ndarray, deviation: float, seed: int) -> np.ndarray:
+    """A tensor as before training: a matrix normal, a gain 1, a bias 0; tables that are not weights stay.
+
+    >>> fresh("norm.weight", np.array([3.0, 4.0]), 0.02, 0).tolist()
+    [1.0, 1.0]
+    """
+    if not name.endswith(("weight", "bias")) or values.dtype.kind != "f":
+        return values
+    if values.ndim < 2:
+        return np.full_like(values, 0.0 if name.endswith("bias") else 1.0)
+    drawn = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    return (deviation * drawn.standard_normal(values.shape)).astype(values.dtype)
 
 
 def check_layers(model: Model, layers: int) -> None:

@@ -7,25 +7,21 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
-from metastable.errors import InputError, unknown
-from metastable.models.attention_sinks import Sinks
-from metastable.models.heads import Heads
-from metastable.models.layer_similarity import Similarity
+from metastable.errors import InputError
+from metastable.models.controls import Controls, chosen, measure_controls, seeds_of
 from metastable.models.load import load
 from metastable.models.model import Model, check_layers
+from metastable.models.one_pass import Pass, measures_of
 from metastable.models.run_cost import check_cost, check_memory
 from metastable.models.rungs import rung
-from metastable.models.stream import Progress, check_ids, stream
+from metastable.models.stream import Progress, check_ids
 from metastable.models.tokens import as_ids
 from metastable.trajectory import Trajectory
 
 if TYPE_CHECKING:
     import xarray
-
-MEASURES = ("similarity", "heads", "sinks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +30,7 @@ class Probe:
 
     ``similarity``, ``heads`` and ``sinks`` are ``xarray.Dataset`` objects with the axis "layer"; see the ``result``
     methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and
-    ``attention_sinks.Sinks`` for their variables.
+    ``attention_sinks.Sinks`` for their variables. ``controls`` holds the same of the controls, None without any.
     The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
     ``observe`` are those of ``trajectory``, which is computed when first used.
     """
@@ -49,6 +45,7 @@ class Probe:
     similarity: "xarray.Dataset | None" = field(default=None, repr=False)
     heads: "xarray.Dataset | None" = field(default=None, repr=False)
     sinks: "xarray.Dataset | None" = field(default=None, repr=False)
+    controls: Controls | None = field(default=None, repr=False)
 
     @cached_property
     def trajectory(self) -> Trajectory:
@@ -86,6 +83,8 @@ def probe(
     resume: str | Path | None = None,
     progress: Progress | None = None,
     tokenizer: Any = None,
+    control: str | Sequence[str] = (),
+    seeds: int | Sequence[int] = 3,
 ) -> Probe:
     """Run texts through a model and measure how its tokens cluster and where its heads look.
 
@@ -112,6 +111,12 @@ def probe(
         Called with (texts done, texts in all or None) after every text.
     tokenizer : optional
         How a model that is already in memory reads text: a tokenizer of ``transformers``, for example.
+    control : sequence of {"init", "shuffle", "tokens"}
+        What to measure beside the model, on the same texts (``metastable.models.controls``): the architecture freshly
+        initialised, with shuffled weights, or reading random tokens. Every control and seed is one more pass, with a
+        state file of its own; texts given as a generator are kept in memory.
+    seeds : int or sequence of int
+        How many seeds of each control, or which.
 
     Examples
     --------
@@ -123,26 +128,32 @@ def probe(
     model = name if isinstance(name, Model) else load(name, tokenizer=tokenizer)
     depth = _depth(model, layers)
     limit = min(_whole("longest", longest), model.longest)
-    wanted, left_out = _measures(model, measure)
-
-    def make(layers: int) -> dict[str, Similarity | Heads | Sinks]:
-        return _reducers(model, layers, wanted, special, _whole("bins", bins))
-
-    given = [texts] if isinstance(texts, str) else texts
+    wanted, left_out = measures_of(model, measure)
+    plan = Pass(depth, limit, wanted, special, _whole("bins", bins))
+    names, numbers = chosen(control), seeds_of(seeds)
+    passes = 1 + len(names) * len(numbers)
+    given: Iterable[str | Sequence[int]] = [texts] if isinstance(texts, str) else list(texts) if names else texts
     if depth > model.depth:
         given, first_text = _peeked(given)
         ids = as_ids(first_text, model.tokenizer)[:limit] or [0]
-        count = len(given) if isinstance(given, Sequence) else None
-        check_cost(model, ids, depth, count, lambda layers: list(make(layers).values()))
-    reducers = make(depth)
+        count = passes * len(given) if isinstance(given, Sequence) else None
+        check_cost(model, ids, depth, count, lambda layers: list(plan.reducers(model, layers).values()))
     path = None if resume is None else Path(resume)
-    tally = stream(model, given, list(reducers.values()), depth, limit, path, progress)
-    shown = model.seen(tally.first)
-    words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
-    found = {key: r.result(words) if isinstance(r, Heads) else r.result() for key, r in reducers.items()}
+
+    def told(passed: int) -> Progress | None:
+        if progress is None or passes == 1:
+            return progress
+        return lambda done, total: progress(passed * (total or 0) + done, total and passes * total)
+
+    tally, found = plan.run(model, given, path, told(0))
+    controls = None
+    if isinstance(given, Sequence) and names:
+        controls = measure_controls(
+            model, given, names, numbers, limit, lambda other, read, at, k: plan.run(other, read, at, told(k))[1], path
+        )
+    notes = (*left_out, *tally.notes(limit), *(controls.notes if controls else ()))
     first = tuple(tally.first)
-    notes = (*left_out, *tally.notes(limit))
-    return Probe(model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, **found)
+    return Probe(model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, **found, controls=controls)
 
 
 def _peeked(texts: Iterable[str | Sequence[int]]) -> tuple[Iterable[str | Sequence[int]], str | Sequence[int]]:
@@ -152,19 +163,6 @@ def _peeked(texts: Iterable[str | Sequence[int]]) -> tuple[Iterable[str | Sequen
     rest = iter(texts)
     first = next(rest, ())
     return chain([first], rest), first
-
-
-def _measures(model: Model, measure: Sequence[str] | None) -> tuple[list[str], tuple[str, ...]]:
-    """What is to be measured, and a note on what is left out."""
-    wanted = list(MEASURES) if measure is None else [measure] if isinstance(measure, str) else list(measure)
-    for key in wanted:
-        if key not in MEASURES:
-            raise unknown("measure", key, MEASURES)
-    if model.heads or wanted == ["similarity"]:
-        return wanted, ()
-    if measure is not None:
-        raise InputError(f"{model.name!r} shows no attention maps, so only measure='similarity' is possible.")
-    return ["similarity"], (f"{model.name} shows no attention maps, so heads and sinks are left out.",)
 
 
 def heads(
@@ -208,25 +206,12 @@ def sinks(
     --------
     >>> from metastable.models import sinks, zoo
     >>> found = sinks("reactions-albert", zoo.reactions()[:20])  # doctest: +SKIP
-    >>> bool(found["mass"].sel(kind="first").max() > found["position"].sel(kind="first"))  # doctest: +SKIP
+    >>> bool(found["excess"].sel(kind="first").max() > 1)  # doctest: +SKIP
     True
     """
     found = probe(name, texts, layers=layers, measure=("sinks",), resume=resume, progress=progress).sinks
     assert found is not None
     return found
-
-
-def _reducers(
-    model: Model, depth: int, measure: Sequence[str], special: bool, bins: int
-) -> dict[str, Similarity | Heads | Sinks]:
-    eps = float(ml_dtypes.finfo(model.dtype).eps)  # type: ignore[no-untyped-call]  # it knows bfloat16 too
-    masks = [model.mask(layer) for layer in range(depth)] if model.heads else []
-    make: dict[str, Callable[[], Similarity | Heads | Sinks]] = {
-        "similarity": lambda: Similarity(depth, bins, special, eps),
-        "heads": lambda: Heads(depth, model.heads, masks, special),
-        "sinks": lambda: Sinks(depth, model.heads, masks[0], model.tokenizer),
-    }
-    return {key: make[key]() for key in MEASURES if key in measure}
 
 
 def _depth(model: Model, layers: int | None) -> int:

@@ -20,7 +20,7 @@ def ridges(study: Study, kind: str) -> Figure:
     data = study.similarity.sel(kind=kind)
     layers = some_layers(0, int(data.layer[-1]), study.model["depth"], 8)
     labels = [_layer_label(layer, study) for layer in layers]
-    counts = data["counts"].sel(layer=layers).values
+    counts = data["histogram"].sel(layer=layers).fillna(0.0).values
     figure = histograms(counts, np.asarray(data.attrs["edges"]), labels=labels)
     with paper():
         title = "raw cosines" if kind == "raw" else "cosines beside the mean direction"
@@ -171,8 +171,8 @@ def sink_lines(study: Study, kind: str) -> Figure:
     figure, panel = one_axes(None, height=2.75)
     panel.plot(data.layer, mass.max(axis=1), color=PALETTE[0], label="strongest head")
     panel.plot(data.layer, mass.mean(axis=1), color=PALETTE[1], label="mean of heads")
-    panel.axhline(float(data["position"]), color=INK, lw=0.9, ls=DASHED, label="even over visible tokens")
-    if not np.isclose(float(data["position"]), float(data["uniform"]), rtol=1e-3):
+    panel.plot(data.layer, data["position"], color=INK, lw=0.9, ls=DASHED, label="even over visible tokens")
+    if not np.allclose(data["position"], float(data["uniform"]), rtol=1e-3):
         panel.axhline(float(data["uniform"]), color=SOFT, lw=0.9, ls=":", label="share of the text")
     title = {"first": "first token", "separator": "separators", "punctuation": "punctuation"}[kind]
     panel.set(ylabel="attention mass", ylim=(0, None), title=title)

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import signature
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.families import Family
-from metastable.models.model import Model, See, check_layers
+from metastable.models.model import Change, Model, See, check_layers
 from metastable.models.module_tensors import ModuleTensors
 from metastable.models.parts import Parts, digest
 from metastable.models.precision import doubled
@@ -96,6 +97,30 @@ class ModuleModel(Model):
             if "use_cache" in signature(self.stack.forward).parameters:
                 options["use_cache"] = False
             return self.stack(input_ids=text, **options)
+
+    def altered(self, change: Change) -> Self:
+        """A copy in which every weight is changed, half precision by way of float32."""
+        import torch
+
+        whole, stack = deepcopy((self.whole, self.stack))  # together: the one may be a part of the other
+        with torch.no_grad():
+            for name, weight in whole.named_parameters():
+                weight.copy_(torch.from_numpy(np.ascontiguousarray(change(name, shown(weight)))))
+        return replace(self, whole=whole, stack=stack)
+
+    def untrained(self, seed: int) -> Self:
+        """The same architecture, initialised by the library's own rule for it."""
+        import torch
+        from transformers import AutoModel
+
+        path = next(name for name, module in self.whole.named_modules() if module is self.stack)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = AutoModel.from_config(deepcopy(self.whole.config))
+        # half of an encoder-decoder is initialised within the whole, whose rule for embeddings is its own
+        whole = next(module for module in made.modules() if type(module) is type(self.whole))
+        whole = whole.to(device=self.stack.device, dtype=self.stack.dtype).eval().requires_grad_(False)
+        return replace(self, whole=whole, stack=whole.get_submodule(path))
 
 
 @contextmanager

@@ -32,6 +32,7 @@ class Slot:
 SLOTS: tuple[Slot, ...] = (
     Slot("model-similarities", "first paper, Fig. 1", "Cosine similarities of a model's tokens, layer by layer"),
     Slot("model-heads", "first paper, Fig. 2", "Attention heads: what they look at, and how alike they are"),
+    Slot("model-controls", "a control for Fig. 1", "A model's clusters beside those of networks without training"),
     Slot("model-eigenvalues", "first paper, Fig. 7", "Particles moved by the leading eigenvalues of a model's values"),
     Slot("model-spectra", "second paper, Fig. 10", "Eigenvalues of a model's value matrices, and its good triples"),
     Slot("model-sharing", "beyond the papers", "Shared against unshared weights, before and after fine-tuning"),
