@@ -124,6 +124,17 @@ def test_statistics_are_the_same(own, models):
         np.testing.assert_allclose(mine.sinks[name], theirs.sinks[name], atol=1e-10)
 
 
+def test_altered_weights(own, models):
+    def change(name: str, values: np.ndarray) -> np.ndarray:
+        return values * (1.0 + 0.1 * (len(name) % 3))
+
+    agree(own["bert"].altered(change), models["bert"].altered(change), IDS, 1e-10)
+    agree(own["bert"], models["bert"], IDS, 1e-10)
+    fresh = own["bert"].untrained(0)
+    assert fresh.digest != own["bert"].digest
+    assert 0.01 < fresh.block(0).Q.std() < 0.03
+
+
 # --- files --------------------------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,11 @@ def _torch(path: Path) -> dict[str, Read]:
     return {key: array.__getitem__ for key, array in found.items() if array.ndim and array.dtype.kind not in "iub"}
 
 
+def held(name: str, arrays: Mapping[str, np.ndarray]) -> FileTensors:
+    """Arrays in memory, read as if they were in a file."""
+    return FileTensors(name, {key: array.__getitem__ for key, array in arrays.items()})
+
+
 def from_gguf(name: str, path: Path, header: gguf_file.Header, config: dict[str, Any]) -> FileTensors:
     """The tensors of a GGUF file, unpacked when asked for."""
     return FileTensors(name, gguf_file.tensor_readers(path, header, config))

@@ -7,7 +7,7 @@ texts are lengthened to one of a few sizes by tokens that nobody sees.
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,8 @@ from metastable.equation.attention import matrix, output, values
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.masks import Mask
 from metastable.equation.weights import Weights
-from metastable.models.model import Model, See, check_layers
+from metastable.models.file_tensors import held
+from metastable.models.model import Change, Model, See, check_layers
 from metastable.models.parts import Parts, digest
 from metastable.models.rungs import RUNGS, final_norm, rung
 from metastable.models.tokens import Tokenizer
@@ -112,6 +113,14 @@ class OwnModel(Model):
         finally:
             self.precision = before
 
+    def altered(self, change: Change) -> "OwnModel":
+        """A copy of the model, held in memory, in which every weight is ``change(name, values)``."""
+        tensors = self.network.tensors
+        changed = {name: np.asarray(change(name, tensors[name]), self.precision) for name in tensors}
+        return OwnModel(
+            self.name, self.tokenizer, replace(self.network, tensors=held(self.name, changed)), self.precision
+        )
+
     def watch(self, ids: Sequence[int], layers: int, states: See, attention: See) -> None:
         """Run one text through ``layers`` layers and show every state and map as it is made: see ``Model``."""
         check_layers(self, layers)
@@ -122,7 +131,7 @@ class OwnModel(Model):
         norm = final_norm(self) if layers == self.depth else None
         for l in range(layers):
             A, x = _step(self.layer(l, size), x, n)
-            attention(l + 1, _first(A, n)[:, :, :n])
+            attention(l + 1, np.ascontiguousarray(_first(A, n)[:, :, :n]))
             states(l + 1, _first(x if norm is None or l + 1 < layers else norm(x).astype(self.precision), n))
 
     def layer(self, l: int, size: int) -> Dynamics:
