@@ -29,7 +29,7 @@ def test_orders_of_the_fixed_methods(method, order, geometry):
 
 
 @pytest.mark.parametrize("geometry", ["sphere", "rescaled"])
-@pytest.mark.parametrize("method", ["rk4", "euler", "tsit5"])
+@pytest.mark.parametrize("method", ["rk4", "euler", pytest.param("tsit5", marks=pytest.mark.slow)])
 def test_saving_more_changes_nothing(method, geometry):
     dyn = ms.Dynamics(ms.Weights(), beta=1.0, geometry=geometry)
     few = ms.simulate(dyn, X, t=2.0, save=[0.7, 2.0], method=method)
@@ -38,6 +38,7 @@ def test_saving_more_changes_nothing(method, geometry):
     assert np.array_equal(few.x, many.x[at])
 
 
+@pytest.mark.slow
 def test_times_between_steps_keep_the_order():
     exact = ms.simulate(DYN, X, t=1.0, save=[0.33, 0.97], method="dopri8", rtol=1e-12).x
     errors = [np.abs(ms.simulate(DYN, X, t=1.0, dt=dt, save=[0.33, 0.97]).x - exact).max() for dt in (0.1, 0.05)]
