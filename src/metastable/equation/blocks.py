@@ -27,6 +27,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda a: jnp.maximum(a, 0.0),
     "gelu": lambda a: jax.nn.gelu(a, approximate=False),
     "gelu_tanh": lambda a: jax.nn.gelu(a, approximate=True),
+    "quick_gelu": lambda a: a * jax.nn.sigmoid(1.702 * a),
     "silu": jax.nn.silu,
     "tanh": jnp.tanh,
     "identity": lambda a: a,

@@ -1,11 +1,17 @@
 """A study in sentences and tables: what the report and the command line say of it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metastable.models.baselines import verdict
 from metastable.models.depth_axis import some_layers
+from metastable.models.parts_alone import conclusion
 from metastable.models.study import Study
+from metastable.models.token_distances import DISTANCES, over_texts
+
+if TYPE_CHECKING:
+    import xarray
 
 Table = tuple[str, list[str], list[list[Any]]]
 _GOOD = {1: "yes", 0: "no", -1: "undecidable by rounding"}
@@ -40,10 +46,10 @@ def key_numbers(study: Study) -> dict[str, Any]:
         "step_error": None,
     }
     if study.ladder is not None:
-        found["top_rung_error"] = _number(study.ladder["relative_error"].isel(rung=-1).max())
+        found["top_rung_error"] = _number(study.ladder["exact_error"].max())
         steps = study.ladder["step_error"].values
         found["step_error"] = _number(np.nanmax(steps)) if np.isfinite(steps).any() else None
-        found["theory_gram_distance"] = _number(study.ladder["gram_distance"].isel(rung=1, layer=-1))
+        found["theory_gram_distance"] = _number(over_texts(study.ladder["gram_distance"].sel(rung=1))[0])
     return found
 
 
@@ -62,7 +68,7 @@ def timing(study: Study) -> str:
     if study.ladder is None:
         return f"{text}."
     climb = study.about["ladder"]
-    return f"{text}; the ladder took {climb['seconds']:.0f} s, on {climb['tokens']} tokens."
+    return f"{text}; the ladder took {climb['seconds']:.0f} s, on {climb['texts']} texts of {climb['tokens']} tokens."
 
 
 def _spike(study: Study, n: dict[str, Any]) -> str:
@@ -103,23 +109,20 @@ def _triples(n: dict[str, Any]) -> str:
 
 
 def _ladder(study: Study, n: dict[str, Any]) -> list[str]:
-    if study.ladder is None:
+    if study.ladder is None or study.baselines is None or study.parts is None:
         return [f"There is no ladder: {study.about['ladder']['absent']}"]
-    gram = study.ladder["gram_distance"].mean("layer").values
-    drop = int(np.argmax(gram[:-1] - gram[1:])) + 1  # the rung that brings the tokens nearest to the model
-    name = str(study.ladder["part"].values[drop]).partition(":")[0]
-    last = len(gram) - 1
-    text = (
-        f"Rebuilt as particles, the exact network is reached to a relative error of {n['top_rung_error']:.1e}. "
-        f"The part that matters most is rung {drop} ({name}): without it the Gram matrix is off by "
-        f"{gram[drop - 1]:.2f} on average over layers, with it by {gram[drop]:.2g}"
-    )
-    text += "." if drop == last else "; the last rung brings the rest."
+    text = [
+        f"Rebuilt as particles, the exact network is reached to a relative error of {n['top_rung_error']:.1e}.",
+        *verdict(study.ladder, study.baselines),
+        *conclusion(study.parts),
+    ]
     if n["step_error"] is None:
-        return [text]
+        return text
     small = "small enough for" if n["step_error"] < 0.1 else "too large a step for"
-    step = f"One layer on the sphere is {small} the ODE: the two part by up to {n['step_error']:.2f} (Gram distance)."
-    return [text, step]
+    return [
+        *text,
+        f"One layer on the sphere is {small} the ODE: the two part by up to {n['step_error']:.2f} (Gram distance).",
+    ]
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
@@ -180,17 +183,22 @@ def promotion_table(study: Study) -> Table:
 
 
 def ladder_table(study: Study) -> Table:
-    """Distances of every rung, averaged over layers, and at the last one."""
+    """Distances of every rung and baseline, averaged by the one rule."""
     assert study.ladder is not None
-    data, rows = study.ladder, []
-    after = data.isel(layer=slice(1, None))
-    for number, part in zip(data.rung.values, data["part"].values):
-        at = after.sel(rung=number)
-        row: list[Any] = [f"{number}: {part}"]
-        row += [float(at[name].mean()) for name in ("wasserstein", "rand_index", "gram_distance")]
-        rows.append([*row, float(at["relative_error"].max(skipna=False)), float(at["step_error"].max(skipna=False))])
-    names = ["rung", "Wasserstein", "ARI of clusters", "Gram distance", "largest state error", "largest step error"]
-    return "Means over layers 1 to the last; errors are the largest of any layer.", names, rows
+    assert study.baselines is not None
+    named = zip(study.ladder.rung.values, study.ladder["part"].values)
+    rows = [_ladder_row(f"{k}: {part}", study.ladder.sel(rung=k)) for k, part in named]
+    rows += [_ladder_row(str(name), study.baselines.sel(baseline=name)) for name in study.baselines.baseline.values]
+    names = ["rung or baseline", "Gram distance", "spread", "Wasserstein", "spread", "ARI of clusters"]
+    caption = "Means over layers 1 to the last and over texts; the spread is the standard deviation over texts."
+    return caption, names, rows
+
+
+def _ladder_row(name: str, system: "xarray.Dataset") -> list[Any]:
+    row: list[Any] = [name]
+    for distance in DISTANCES:
+        row += [float(value) for value in over_texts(system[distance])]
+    return [*row, float(over_texts(system["rand_index"])[0])]
 
 
 def _number(value: Any) -> float | None:

@@ -32,12 +32,17 @@ class _Shape(NamedTuple):
 class GenericModel(ModuleModel):
     """A ``transformers`` module of any kind, seen through ``hidden_states`` and ``attentions``.
 
-    All states and maps of a text are in memory at once, and the weights are not known by their meaning.
+    All states and maps of a text are in memory at once, and the weights are not known by their meaning; ``refused``
+    says why, where those of other models of its type are.
     """
+
+    refused: str = ""
 
     @property
     def why_no_parts(self) -> str:
         """Why the weights are not known by their meaning."""
+        if self.refused:
+            return f"{self.refused.removesuffix('.')}, so spectra and the ladder are left out."
         return (
             f"Which weights of a {self.kind!r} model are Q, K, V and O is not known here, so spectra and the ladder "
             f"are left out; model types with both: {', '.join(sorted(FAMILIES))}."

@@ -72,13 +72,12 @@ def _from_gguf(name: str, path: Path, dtype: str) -> OwnModel:
 
 def _checked(name: str, tokenizer: Tokenizer | None, tensors: Tensors, config: Any, dtype: str) -> OwnModel:
     """The model, with every layer made once: what is missing or does not fit is found now."""
-    network = Parts(name, FAMILIES[config.model_type], tensors, config)
-    model = OwnModel(name, tokenizer, network, dtype)
+    model = OwnModel(name, tokenizer, Parts(name, FAMILIES[config.model_type], tensors, config), dtype)
     try:
-        width = network.start([0]).shape[-1]
-        for layer in network.distinct:
+        width = model.start([0]).shape[-1]
+        for layer in model.parts.distinct:
             model.layer(layer, 1)
-        network.final_norm()
+        model.parts.final_norm()
     except KeyError as error:
         raise InputError(f"The weights of {name!r} lack the tensor {error.args[0]}.") from error
     except (ValueError, TypeError, AttributeError) as error:

@@ -18,10 +18,11 @@ from metastable.equation.attention import matrix, output, values
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.masks import Mask
 from metastable.equation.weights import Weights
+from metastable.errors import InputError
 from metastable.models.file_tensors import held
+from metastable.models.layer_parts import network, norm_part
 from metastable.models.model import Change, Model, See, check_layers
 from metastable.models.parts import Parts, digest
-from metastable.models.rungs import RUNGS, final_norm, rung
 from metastable.models.tokens import Tokenizer
 
 
@@ -124,23 +125,30 @@ class OwnModel(Model):
     def watch(self, ids: Sequence[int], layers: int, states: See, attention: See) -> None:
         """Run one text through ``layers`` layers and show every state and map as it is made: see ``Model``."""
         check_layers(self, layers)
-        start = self.network.start(ids)
         n, size = len(ids), lengthened(len(ids))
-        x = jnp.asarray(np.pad(start, ((0, size - n), (0, 0))), self.precision)  # (m, d)
+        x = jnp.asarray(np.pad(self.start(ids), ((0, size - n), (0, 0))), self.precision)  # (m, d)
         states(0, _first(x, n))
-        norm = final_norm(self) if layers == self.depth else None
+        norm = norm_part(self.network.final_norm()) if layers == self.depth else None
         for l in range(layers):
             A, x = _step(self.layer(l, size), x, n)
             attention(l + 1, np.ascontiguousarray(_first(A, n)[:, :, :n]))
             states(l + 1, _first(x if norm is None or l + 1 < layers else norm(x).astype(self.precision), n))
 
+    def start(self, ids: Sequence[int]) -> np.ndarray:
+        """Layer 0 of a text, (n, d)."""
+        found = self.network.start(ids)
+        if found is None:
+            raise InputError(f"Layer 0 of a {self.kind!r} model is made by the library transformers only.")
+        return found
+
     def layer(self, l: int, size: int) -> Dynamics:
         """Layer l as a dynamics for ``size`` tokens, in the model's precision; kept, but for passing float64."""
         trained = 0 if self.shared else l
-        key = (trained, self.precision, size if self.network.position(trained, size).kind == "relative" else 0)
+        position = self.network.position(trained, size)
+        key = (trained, self.precision, size if position.kind == "relative" else 0)
         if key in self._kept:
             return self._kept[key]
-        exact = rung(self, len(RUNGS) - 1, n=size, layers=1, first=trained)
+        exact = network([self.network.block(trained)], [position], [self.mask(trained)])
         found: Dynamics = jax.tree.map(lambda a: jnp.asarray(a, self.precision), exact)
         if self.shared or self.precision == "float32":
             self._kept[key] = found

@@ -196,7 +196,7 @@ def _ladder(study: Study, media: Media) -> str:
         reason = escaped(study.about["ladder"]["absent"])
         return _section("ladder", "The ladder", text, f"<p><strong>No ladder here.</strong> {reason}</p>")
     pictures = [(f"ladder-{name}", word[0].upper() + word[1:] + ".") for name, word in LADDER_LABELS.items()]
-    pictures.append(("ladder-mean-cosine", "Mean cosine: the theory's rungs collapse where the model does not."))
+    pictures.append(("ladder-mean-cosine", "Mean cosine of two tokens: every rung, and the model."))
     steps = " Dashed: is one layer a small step of the ODE?" if study.model["shared"] else ""
     pictures.append(("ladder-errors", f"Tokens of the rungs with the model's norms against the real ones.{steps}"))
     body = _figures(study, media, pictures) + _table(*conclusions.ladder_table(study))

@@ -64,15 +64,9 @@ class Parts:
         return self.family.embedding(self.tensors, self.config, rows)
 
     def start(self, ids: Sequence[int], positions: bool = True) -> np.ndarray | None:
-        """Layer 0 of a text (n, d), with or without the positions that are part of it; None where it is not known.
-
-        Where positions enter the scores alone (rotary, relative), layer 0 is the text's rows of the embedding.
-        """
-        if self.family.start is not None:
-            return self.family.start(self.tensors, self.config, ids, positions)
-        if self.position(0, len(ids)).kind == "embedded":
-            return None
-        return np.concatenate([self.embedded(slice(i, i + 1)) for i in map(int, ids)])
+        """Layer 0 of a text (n, d), with or without the positions that are part of it; None where it is not known."""
+        found = self.family.start
+        return None if found is None else found(self.tensors, self.config, ids, positions)
 
     def position(self, layer: int, n: int) -> Positions:
         """How positions enter the scores of a layer, for n tokens: a relative table is (h, 2n - 1)."""

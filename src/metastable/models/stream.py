@@ -21,6 +21,7 @@ from metastable.store.files import read_arrays, write_arrays
 
 Progress = Callable[[int, int | None], None]
 _SAVE_EVERY = 10.0  # seconds between state files
+SAMPLE_TEXTS, SAMPLE_TOKENS = 64, 128  # what is remembered of the texts, for what is done on a few of them
 
 
 class Text(NamedTuple):
@@ -63,6 +64,7 @@ class Tally:
     empty: int = 0
     single: int = 0
     first: list[int] = field(default_factory=list)
+    sample: list[list[int]] = field(default_factory=list)  # the beginnings of the first texts
     digest: str = ""
     seconds: dict[str, float] = field(default_factory=lambda: {"network": 0.0, "reduction": 0.0})
 
@@ -131,6 +133,8 @@ def _encoded(model: Model, texts: Iterable[str | Sequence[int]], longest: int, t
         tally.cut += len(ids) > longest
         ids = ids[:longest]
         tally.first = tally.first or ids
+        if len(tally.sample) < SAMPLE_TEXTS:
+            tally.sample.append(ids[:SAMPLE_TOKENS])
         tally.texts, tally.tokens, tally.single = (
             tally.texts + 1,
             tally.tokens + len(ids),

@@ -3,7 +3,7 @@
     state.npz         the checkpoint of an unfinished pass over the texts
     similarity.zarr, heads.zarr, sinks.zarr, then probe.json       one pass over the texts
     spectra.zarr, then spectra.json                                 read from the weights
-    ladder.zarr, then ladder.json                                   the model rebuilt as particles, on one text
+    ladder.zarr, baselines.zarr, parts.zarr, then ladder.json       the model rebuilt as particles, on a few texts
     figures/, report.html                                           made from the above, and from nothing else
 
 besides the files of every record (`metastable.store.folder`). A step is finished when its JSON file is there; every
@@ -13,18 +13,18 @@ file and every zarr folder is whole or absent.
 import dataclasses
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metastable.errors import InputError
-from metastable.models.ladder import ladder
+from metastable.models.common_texts import several
+from metastable.models.ladder import Ladder, ladder
 from metastable.models.load import load
 from metastable.models.model import Model
 from metastable.models.probe import probe
-from metastable.models.rungs import RUNGS
 from metastable.models.spectra import spectra
 from metastable.models.study_settings import Settings, check_head, check_settings, corpus, source
 from metastable.progress import Progress, Report, silent
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "Study", "measuring", "purpose", "read", "study"]
 
 STEPS = ("probe", "spectra", "ladder")
-LADDER_TOKENS, LADDER_LAYERS = 128, 96  # the ladder is climbed on one text no longer, and no deeper, than this
+CLIMBED = ("ladder", "baselines", "parts")  # the datasets of the last step
+LADDER_LAYERS = 96  # the ladder is climbed no deeper than this
 _PACKAGES = ("torch", "transformers")
 
 
@@ -46,7 +47,8 @@ _PACKAGES = ("torch", "transformers")
 class Study:
     """A finished study: datasets by the names of their files, and what JSON holds of them.
 
-    ``ladder`` is None where a model or text has none; ``about["ladder"]["absent"]`` then says why.
+    ``ladder``, ``baselines`` and ``parts`` are None where a model or its texts have none; ``about["ladder"]["absent"]``
+    then says why.
     """
 
     folder: Path
@@ -57,6 +59,8 @@ class Study:
     sinks: "xarray.Dataset"
     spectra: "xarray.Dataset"
     ladder: "xarray.Dataset | None"
+    baselines: "xarray.Dataset | None"
+    parts: "xarray.Dataset | None"
     about: dict[str, dict[str, Any]]  # probe, spectra, ladder
 
     @property
@@ -120,12 +124,16 @@ def read(folder: str | os.PathLike[str]) -> Study:
         about = {step: read_json(home / f"{step}.json") for step in STEPS}
         names = ("similarity", "heads", "sinks", "spectra")
         data = {name: read_dataset(home, name) for name in names}
-        climbed = None if about["ladder"].get("absent") else read_dataset(home, "ladder")
-        return Study(home, Settings(**head["settings"]), about["spectra"]["model"], **data, ladder=climbed, about=about)
+        climbed = dict.fromkeys(CLIMBED) if about["ladder"].get("absent") else _climbed(home)
+        return Study(home, Settings(**head["settings"]), about["spectra"]["model"], **data, **climbed, about=about)
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(home, reason(error)) from error
+
+
+def _climbed(home: Path) -> "dict[str, xarray.Dataset | None]":
+    return {name: read_dataset(home, name) for name in CLIMBED}
 
 
 # --- steps --------------------------------------------------------------------------------------------------------
@@ -172,6 +180,7 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
         "notes": [*notes, *found.notes],
         "seconds": {key: round(value, 3) for key, value in found.seconds.items()},
         "first": list(found.first),
+        "sample": [list(ids) for ids in found.sample],
     }
     write_json(folder / "probe.json", facts)
     remove(folder / STATE)
@@ -200,29 +209,30 @@ def _spectra(folder: Path, model: Model, report: Report) -> None:
 
 def _ladder(folder: Path, settings: Settings, model: Model, report: Report) -> None:
     probed = read_json(folder / "probe.json")
-    report(Progress("ladder", 0.0, "the model in float64"))
+    report(Progress("ladder", 0.0, "the model's own tokens"))
     started = time.perf_counter()
-    ids, notes = probed["first"], []
     layers = min(int(probed["layers"]), LADDER_LAYERS)
-    if len(ids) > LADDER_TOKENS:
-        notes.append(f"The ladder is climbed on the first {LADDER_TOKENS} tokens of the first text.")
-    if layers < probed["layers"]:
-        notes.append(f"The ladder is climbed to layer {layers}.")
-    absent = ""
+    notes = [f"The ladder is climbed to layer {layers}."] if layers < probed["layers"] else []
+    absent, texts = "", []
     try:
-        write_dataset(folder, "ladder", _climb(model, ids[:LADDER_TOKENS], layers, settings.head, report))
-    except InputError as error:  # a T5 decoder, a text of one token
+        texts = several(probed["sample"])
+        climb = _climb(model, texts, layers, settings.head, report)
+        for name, data in zip(CLIMBED, (climb.data, climb.baselines, climb.parts)):
+            write_dataset(folder, name, data)
+        notes.append(f"The ladder is climbed on the first {len(texts[0])} tokens of {len(texts)} texts.")
+    except InputError as error:  # a T5 decoder, texts of one token
         absent = str(error)
     seconds = round(time.perf_counter() - started, 3)
-    facts = {"absent": absent, "notes": notes, "tokens": min(len(ids), LADDER_TOKENS), "seconds": seconds}
+    tokens = len(texts[0]) if texts else 0
+    facts = {"absent": absent, "notes": notes, "texts": len(texts), "tokens": tokens, "seconds": seconds}
     write_json(folder / "ladder.json", facts)
 
 
-def _climb(model: Model, ids: Sequence[int], layers: int, head: int, report: Report) -> "xarray.Dataset":
+def _climb(model: Model, texts: list[list[int]], layers: int, head: int, report: Report) -> Ladder:
     def climbed(done: int, total: int) -> None:
-        report(Progress("ladder", done / total, f"rung {done}: {RUNGS[done]}"))
+        report(Progress("ladder", done / total, f"layer {done + 1} of {total}"))
 
-    return ladder(model, ids, layers=layers, head=head, keep=False, progress=climbed).data
+    return ladder(model, texts, layers=layers, head=head, progress=climbed)
 
 
 def _facts(model: Model) -> dict[str, Any]:

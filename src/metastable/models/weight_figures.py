@@ -81,7 +81,7 @@ def climb(study: Study, name: str) -> Figure:
     for k, (number, part) in enumerate(zip(data.rung.values, data["part"].values)):
         last = number == data.rung.values[-1]
         style: dict[str, Any] = {"color": INK, "lw": 1.0, "ls": DASHED} if last else {"color": PALETTE[k]}
-        panel.plot(data.layer, data[name].sel(rung=number), label=f"{number}: {part}", **style)
+        panel.plot(data.layer, data[name].sel(rung=number).mean("text"), label=f"{number}: {part}", **style)
     top = {"rand_index": (-0.08, 1.08)}.get(name, (0, None))
     panel.set(ylabel=LADDER_LABELS[name], ylim=top)
     by_layer(panel, study)
@@ -95,8 +95,9 @@ def mean_cosines(study: Study) -> Figure:
     data = _ladder(study)
     figure, panel = one_axes(None, height=2.75)
     for k, (number, part) in enumerate(zip(data.rung.values[:-1], data["part"].values)):
-        panel.plot(data.layer, data["mean_cosine"].sel(rung=number), color=PALETTE[k], label=f"{number}: {part}")
-    panel.plot(data.layer, data["model_mean_cosine"], color=RED, lw=1.6, label="the model")
+        line = data["mean_cosine"].sel(rung=number).mean("text")
+        panel.plot(data.layer, line, color=PALETTE[k], label=f"{number}: {part}")
+    panel.plot(data.layer, data["model_mean_cosine"].mean("text"), color=RED, lw=1.6, label="the model")
     panel.set(ylabel="mean cosine of two tokens")
     by_layer(panel, study)
     legend(figure)
@@ -113,7 +114,8 @@ def errors(study: Study) -> Figure:
             ("relative_error", "-", "states against the model"),
             ("step_error", DASHED, "layers against their ODE"),
         ):
-            line = data[name].sel(rung=number).values
+            found = data[name].sel(rung=number)
+            line = (found.mean("text") if "text" in found.dims else found).values
             if np.isfinite(line).any():
                 panel.plot(
                     data.layer, np.maximum(line, 1e-17), color=PALETTE[k], ls=style, label=f"rung {number}: {word}"

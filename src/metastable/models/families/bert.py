@@ -1,4 +1,4 @@
-"""BERT and RoBERTa: post-norm blocks, absolute positions, biases everywhere."""
+"""BERT and RoBERTa (XLM-R, CamemBERT): post-norm blocks, absolute positions, biases everywhere."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +20,8 @@ from metastable.models.families.shared import (
     numbered,
     output_by_head,
 )
+
+OFFSET = ("roberta", "xlm-roberta", "camembert")  # types that count positions from the padding index + 1
 
 
 def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
@@ -55,7 +57,7 @@ def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) ->
 
 def places(config: Any, ids: Sequence[int]) -> Sequence[int]:
     """Rows of the table of positions: 0, 1, ..., and in RoBERTa from the padding index + 1, padding left out."""
-    if config.model_type != "roberta":
+    if config.model_type not in OFFSET:
         return range(len(ids))
     read = np.asarray(ids) != config.pad_token_id
     return [int(i) for i in np.cumsum(read) * read + config.pad_token_id]
@@ -68,7 +70,7 @@ def input_norm(tensors: Tensors, config: Any) -> Norm:
 
 def longest(config: Any) -> int:
     """RoBERTa numbers positions from the padding index + 1, which costs it the first places of the table."""
-    first = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    first = config.pad_token_id + 1 if config.model_type in OFFSET else 0
     return int(config.max_position_embeddings) - first
 
 
