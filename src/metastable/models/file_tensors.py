@@ -1,6 +1,7 @@
 """Weights read from files when asked for: safetensors, torch files and GGUF, under the library's own names."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,12 @@ def _safetensors(name: str, path: Path) -> dict[str, Read]:
         raise InputError(
             f"The weights of {name!r} cannot be read ({path.name}); the file may be truncated, altered or incomplete."
         ) from error
-    return {key: s.__getitem__ for key, s in slices.items() if s.get_shape() and s.get_dtype() in _NUMBERS}
+    return {key: partial(_rows, s) for key, s in slices.items() if s.get_shape() and s.get_dtype() in _NUMBERS}
+
+
+def _rows(tensor: Any, rows: slice) -> np.ndarray:
+    first, last, _ = rows.indices(tensor.get_shape()[0])  # safetensors refuses what NumPy would cut off
+    return np.asarray(tensor[first:last])
 
 
 def _torch(path: Path) -> dict[str, Read]:

@@ -137,9 +137,11 @@ class OwnModel(Model):
     def start(self, ids: Sequence[int]) -> np.ndarray:
         """Layer 0 of a text, (n, d)."""
         found = self.network.start(ids)
-        if found is None:
+        if found is not None:
+            return found
+        if self.network.position(0, len(ids)).kind == "embedded":
             raise InputError(f"Layer 0 of a {self.kind!r} model is made by the library transformers only.")
-        return found
+        return np.concatenate([self.network.embedded(slice(i, i + 1)) for i in map(int, ids)])
 
     def layer(self, l: int, size: int) -> Dynamics:
         """Layer l as a dynamics for ``size`` tokens, in the model's precision; kept, but for passing float64."""
