@@ -304,6 +304,7 @@ def without_library(code: str, *arguments: Any) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_nothing_imports_torch(folders: dict[str, Path]) -> None:
     done = without_library(
         """

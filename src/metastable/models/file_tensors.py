@@ -66,7 +66,7 @@ def _safetensors(name: str, path: Path) -> dict[str, Read]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        file = safe_open(path, framework="numpy")
+        file: Any = safe_open(path, framework="numpy")
         slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118, not a mapping
     except (SafetensorError, OSError) as error:
         raise InputError(

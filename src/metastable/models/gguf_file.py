@@ -212,7 +212,7 @@ def _divisors(path: Path, header: Header, width: int) -> list[float] | None:
 def tensor_readers(path: Path, header: Header, config: dict[str, Any]) -> dict[str, Callable[[slice], np.ndarray]]:
     """For every tensor that the library knows, by its name there, a function that unpacks some rows of it, float32."""
     raw = np.memmap(path, mode="r")
-    readers = {}
+    readers: dict[str, Callable[[slice], np.ndarray]] = {}
     for name, record in header.tensors.items():
         prefix, _, rest = name.removeprefix("blk.").partition(".")
         known = _WHOLE.get(name) or (_LAYER.get(rest) and f"layers.{prefix}.{_LAYER[rest]}")

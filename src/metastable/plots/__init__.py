@@ -16,7 +16,7 @@ from metastable.plots.polytopes import hull_edges, polytope
 from metastable.plots.series import projections, series
 from metastable.plots.snapshots import snapshots
 from metastable.plots.style import PALETTE, paper
-from metastable.plots.table import table
+from metastable.plots.text_table import table
 from metastable.plots.trajectories import trajectories
 
 __all__ = [
