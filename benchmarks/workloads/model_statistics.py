@@ -40,6 +40,7 @@ def prepare(case: Case) -> None:
     except InputError as error:
         raise Absent(str(error)) from error
     if not (folder / "config.json").exists():
+        peers.need("transformers").utils.logging.disable_progress_bar()
         model.whole.save_pretrained(folder)
     read = [model.tokenizer.encode(text) for text in texts("english")]
     n, count = case["n"], case["texts"]

@@ -205,7 +205,7 @@ def test_shuffled_heads_have_the_moments_that_are_said_of_them(models, name):
 
 
 def text_of(number, n=6):
-    return Text(number, np.arange(n), np.zeros(n, dtype=bool), range(n))
+    return Text(number, np.arange(n), np.zeros(n, dtype=bool))
 
 
 def test_groups_and_their_stability():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
+from metastable.solve import stepping
 from metastable.solve.driver import drive
 from metastable.solve.plan import make_plan
 
@@ -68,6 +69,16 @@ def test_stop_at_rest_at_a_count_or_when_told():
     assert int(one.observe("clusters")[-2]) > 1
     told = ms.simulate(dyn, X, t=200.0, save=401, until=lambda t, x: t >= 3.0, method="tsit5")
     assert told.t[-1] == 3.0
+
+
+@pytest.mark.slow
+def test_a_rescaled_run_that_takes_too_many_steps_returns_what_it_has(monkeypatch):
+    monkeypatch.setattr(stepping, "MOST_STEPS", 20)
+    dyn = ms.Dynamics(ms.Weights(V=np.diag([0.7, -0.4])), beta=3.0, geometry="rescaled")
+    run = ms.simulate(dyn, ms.initial.cube(5, 2, seed=3), t=30.0, method="tsit5", rtol=1e-10, save=7)
+    assert run.status == "stalled"
+    assert 1 <= len(run.t) < 7
+    assert "steps in one segment" in run.message
 
 
 def test_an_adaptive_run_that_cannot_go_on_returns_what_it_has():

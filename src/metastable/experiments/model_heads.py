@@ -10,10 +10,10 @@ from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.agreement import adjusted_rand
+from metastable.models.head_figures import TOKENS_SHOWN, plain_word
 from metastable.models.heads import Heads, averaged, cut, grouped, null_silhouette
 from metastable.models.probe import probe
 from metastable.models.stream import stream
-from metastable.models.token_figures import TOKENS_SHOWN, plain_word
 from metastable.plots import heatmap
 from metastable.plots.colours import cycle
 from metastable.plots.style import INK, new_figure, one_axes, paper
@@ -50,8 +50,7 @@ def run(params: Params, work: Work) -> Data:
             model, given, [reducer], depth, min(512, model.longest), progress=_report_texts(work, len(given))
         )
         found = {name: getattr(reducer, name) for name in ("total", "count", "null", "noise", "received")}
-        shown = model.seen(tally.first)
-        words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
+        words = model.words(tally.first, reducer.received.shape[-1])
         return found | {"words": np.array(words), "layer": np.arange(1, depth + 1)}
 
     data = work.part("heads", heads)

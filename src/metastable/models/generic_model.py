@@ -9,23 +9,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.attention_masks import mask_of
 from metastable.models.families import FAMILIES
-from metastable.models.model import See, check_layers
+from metastable.models.images import sides
+from metastable.models.model import Given, See, check_layers
+from metastable.models.module_model import ModuleModel, shown
 from metastable.models.precision import doubled
-from metastable.models.torch_model import ModuleModel, shown
 
 _TRIAL = 8  # tokens of the text that a model of unknown structure is tried on
+_WIDE = 512  # windows up to here are found by the trial, wider ones are taken from the configuration
 _UNLIMITED = 1 << 20  # tokens, for a model that states no limit
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_source_positions", "seq_length", "max_sequence_length")
+_WINDOWS = ("sliding_window", "local_attention", "window_size", "attention_window")
 
 
 class _Shape(NamedTuple):
-    """What a trial shows: layers, heads (0 without maps), width, and whether tokens see only those before them."""
+    """What a trial shows: layers, heads (0 without maps), width, and the mask of every layer that shows a map."""
 
     depth: int
     heads: int
     dimension: int
-    causal: bool
+    masks: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,39 +67,34 @@ class GenericModel(ModuleModel):
         """The width d of a token."""
         return self._shape.dimension
 
-    @property
-    def causal(self) -> bool:
-        """True when a token sees only the tokens before it."""
-        return self._shape.causal
-
     @cached_property
     def longest(self) -> int:
         """The most tokens the model can take, as far as it says so."""
         config = self.stack.config
         stated = next((getattr(config, name) for name in _LENGTHS if getattr(config, name, None)), _UNLIMITED)
         for name, module in self.stack.named_modules():  # positions counted from the padding index cost some places
-            if "position" in name and getattr(module, "padding_idx", None) is not None:
-                stated = min(stated, module.num_embeddings - module.padding_idx - 1)
+            if "position" in name and hasattr(module, "weight") and getattr(module, "padding_idx", None) is not None:
+                stated = min(stated, len(module.weight) - module.padding_idx - 1)
         return int(stated)
 
     def mask(self, layer: int) -> str:
-        """Which tokens a token of a layer sees: from a trial, and from the window that the configuration states."""
-        config = self.stack.config
+        """Which tokens a token of a layer sees: from a trial, and from a wide window that the configuration states."""
+        config, masks = self.stack.config, self._shape.masks
         kinds: Any = getattr(config, "layer_types", None)
         width: Any = getattr(config, "sliding_window", None)
-        if not self.causal:
-            return "full"
-        slides = bool(kinds) and kinds[layer] == "sliding_attention" and width
-        return f"window({int(width) - 1}, causal)" if slides else "causal"  # the library counts the token itself
+        seen = masks[layer] if masks else "full"
+        if seen == "causal" and kinds and kinds[layer] == "sliding_attention" and width:
+            return f"window({int(width) - 1}, causal)"  # the library counts the token itself
+        return seen
 
     def doubled(self) -> AbstractContextManager[None]:
         """Inside, the model computes in float64."""
         return doubled(self.whole, ())
 
-    def watch(self, ids: Sequence[int], layers: int, states: See, attention: See) -> None:
+    def watch(self, given: Given, layers: int, states: See, attention: See) -> None:
         """Run one text and show every state and map: see ``Model``."""
         check_layers(self, layers)
-        found, maps = self._outputs(ids)
+        found, maps = self._outputs(given)
         for layer, x in enumerate(found[: layers + 1]):
             if layer and maps:
                 attention(layer, shown(maps[layer - 1][0]))
@@ -103,16 +102,32 @@ class GenericModel(ModuleModel):
 
     @cached_property
     def _shape(self) -> _Shape:
-        size = self.vocabulary or 1
-        states, maps = self._outputs([(1 + i) % size for i in range(min(_TRIAL, self.longest))])
-        later = np.triu_indices(maps[0].shape[-1], 1) if maps else ((), ())
-        causal = bool(maps) and all(not shown(A[0])[:, later[0], later[1]].any() for A in maps)
-        return _Shape(len(states) - 1, int(maps[0].shape[1]) if maps else 0, int(states[0].shape[-1]), causal)
+        states, maps = self._outputs(self._example())
+        seen = [(A[0] > 0).any(0).cpu().numpy() for A in maps]  # (n, n): in some head
+        heads = int(maps[0].shape[1]) if maps else 0
+        return _Shape(len(states) - 1, heads, int(states[0].shape[-1]), tuple(mask_of(one) for one in seen))
 
-    def _outputs(self, ids: Sequence[int]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def _example(self) -> Given:
+        """Something to try the model on: tokens beyond its window, a grey picture, a moment of silence."""
+        config = self.stack.config
+        if self.reads == "tokens":
+            stated: Any = [getattr(config, name, None) for name in _WINDOWS]
+            widths = [width for width in stated if isinstance(width, int) and width <= _WIDE]
+            n = min(max([_TRIAL, *(2 * width + 2 for width in widths)]), self.longest)
+            return [(1 + i) % (self.vocabulary or 1) for i in range(n)]
+        if self.images is not None:
+            return np.zeros((int(getattr(config, "num_channels", 3)), *sides(config.image_size)), dtype=np.float32)
+        bins = getattr(config, "num_mel_bins", None)
+        if bins is None:
+            return np.zeros(16000, dtype=np.float32)  # a second of sound
+        if self.whole.main_input_name == "input_features":  # Whisper: bins by frames, two for a token
+            return np.zeros((bins, 2 * self.longest), dtype=np.float32)
+        return np.zeros((int(getattr(config, "max_length", 1024)), bins), dtype=np.float32)
+
+    def _outputs(self, given: Given) -> tuple[Sequence[Any], Sequence[Any]]:
         """Hidden states (1, n, d) and maps (1, h, n, n) of one text; no maps where the model gives none."""
         try:
-            out = self.call(ids, output_hidden_states=True, output_attentions=True)
+            out = self.call(given, output_hidden_states=True, output_attentions=True)
         except InputError:
             raise
         except Exception as error:  # the library's models fail in as many ways as there are models

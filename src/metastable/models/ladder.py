@@ -17,10 +17,10 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.models.baselines import baselines
-from metastable.models.climbing import climb
 from metastable.models.common_texts import Source, given
 from metastable.models.load import load
 from metastable.models.model import Model, check_layers
+from metastable.models.moving_systems import climb
 from metastable.models.parts_alone import all_systems, compared_systems, parts_dataset
 from metastable.models.rungs import RUNGS, check_climbable, check_rungs, rung
 from metastable.models.sphere_rungs import Length, one_length, typical_lengths

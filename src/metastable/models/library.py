@@ -9,6 +9,7 @@ from metastable.models import tokens
 from metastable.models.families import FAMILIES, Family
 from metastable.models.families.shared import unknown_activation
 from metastable.models.generic_model import GenericModel
+from metastable.models.images import Images, from_processor, plain
 from metastable.models.tokens import Tokenizer
 from metastable.models.torch_model import TorchModel
 
@@ -39,10 +40,28 @@ def read_module(source: str, name: str, dtype: str, part: str, local: bool) -> A
             f"The weights of {name!r} cannot be read ({reason(error)}); "
             "the files may be truncated, altered or incomplete."
         ) from error
-    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]
+    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.") and not _computed(model, key)]
     if missing:  # the library would fill them with random numbers
         raise InputError(f"The weights of {name!r} lack {len(missing)} tensors, {sorted(missing)[0]} among them.")
     return model
+
+
+def _computed(model: Any, key: str) -> bool:
+    """Whether a tensor is a table of sines, which the library computes and no file holds."""
+    return "Sinusoidal" in type(model.get_submodule(key.rpartition(".")[0])).__name__
+
+
+def read_images(source: str, local: bool) -> Images | None:
+    """The image processor beside a model, or on a hub; None where there is none."""
+    from transformers import AutoImageProcessor
+
+    try:
+        found = AutoImageProcessor.from_pretrained(
+            source, backend="pil", local_files_only=local, trust_remote_code=False
+        )
+    except (OSError, ValueError):  # none there, or of a kind that the library does not know
+        return None
+    return from_processor(found)
 
 
 def read_tokenizer(source: str, local: bool) -> Tokenizer:
@@ -56,7 +75,9 @@ def read_tokenizer(source: str, local: bool) -> Tokenizer:
     return tokens.from_transformers(found)
 
 
-def finished(name: str, model: Any, tokenizer: Tokenizer | None, dtype: str, part: str) -> TorchModel | GenericModel:
+def finished(
+    name: str, model: Any, tokenizer: Tokenizer | None, dtype: str, part: str, images: Images | None = None
+) -> TorchModel | GenericModel:
     """A module that was just read, in the precision wanted; weights that are not finite are refused."""
     import torch
 
@@ -64,21 +85,40 @@ def finished(name: str, model: Any, tokenizer: Tokenizer | None, dtype: str, par
     for key, tensor in model.named_parameters():
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"The weights of {name!r} hold nan or inf in {key}; the file may be altered.")
-    return faced(name, model, tokenizer, part)
+    return faced(name, model, tokenizer, part, images)
 
 
-def faced(name: str, model: Any, tokenizer: Tokenizer | None, part: str) -> TorchModel | GenericModel:
+def faced(
+    name: str, model: Any, tokenizer: Tokenizer | None, part: str, images: Images | None = None
+) -> TorchModel | GenericModel:
     """The face of a module: with hooks where its family is known, otherwise through the library's own outputs."""
-    stack = whole = model
-    if model.config.is_encoder_decoder and hasattr(model, "decoder"):
-        stack, whole = (model.encoder, model.encoder) if part == "encoder" else (model.decoder, model)
-    elif hasattr(model, "encoder") and model.config.model_type in ("t5", "mt5"):
-        stack = whole = model.encoder
-    family = FAMILIES.get(model.config.model_type)
-    why = "" if family is None else _refusal(family, model.config, stack is not whole)
+    stack, whole = measured_part(name, model, part)
+    if whole.main_input_name == "pixel_values":
+        images = images or plain(stack.config)
+    else:
+        images = None
+    family = FAMILIES.get(stack.config.model_type)
+    why = "" if family is None else _refusal(family, stack.config, stack is not whole)
     if family is None or why:
-        return GenericModel(name, stack, whole, tokenizer, why)
-    return TorchModel(name, stack, whole, tokenizer, family)
+        return GenericModel(name, stack, whole, tokenizer, why, images=images)
+    return TorchModel(name, stack, whole, tokenizer, family, images=images)
+
+
+def measured_part(name: str, model: Any, part: str) -> tuple[Any, Any]:
+    """The module whose layers are measured, and the one that is called to run them."""
+    towers = {"vision": "vision_model", "text": "text_model"}
+    if all(hasattr(model, tower) for tower in towers.values()):  # CLIP and its kin
+        tower = getattr(model, towers.get(part, "text_model"))
+        return tower, tower
+    if part in towers:
+        if (model.main_input_name == "pixel_values") != (part == "vision"):
+            raise InputError(f"{name!r} has no part {part!r}: its input is {model.main_input_name!r}.")
+        return model, model
+    if model.config.is_encoder_decoder and hasattr(model, "decoder"):
+        return (model.encoder, model.encoder) if part == "encoder" else (model.decoder, model)
+    if hasattr(model, "encoder") and model.config.model_type in ("t5", "mt5"):
+        return model.encoder, model.encoder
+    return model, model
 
 
 def _refusal(family: Family, config: Any, decoder: bool) -> str:

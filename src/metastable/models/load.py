@@ -8,13 +8,24 @@ import json
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError, unknown
 from metastable.models import gguf_file, tokens, zoo
 from metastable.models.generic_model import GenericModel
-from metastable.models.library import faced, finished, quiet, read_module, read_tokenizer, reason
+from metastable.models.images import Images, from_processor
+from metastable.models.library import (
+    faced,
+    finished,
+    measured_part,
+    quiet,
+    read_images,
+    read_module,
+    read_tokenizer,
+    reason,
+)
 from metastable.models.model import Model
 from metastable.models.own_files import LIBRARY, check_kind, read_own, weight_files
 from metastable.models.own_model import OwnModel
@@ -24,6 +35,9 @@ from metastable.models.torch_model import TorchModel
 
 LIBRARIES = ("auto", "transformers", "own")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+
+
+PARTS = ("encoder", "decoder", "vision", "text")
 
 
 def load(
@@ -38,11 +52,11 @@ def load(
         the name of a model on a hub, or a model of the library ``transformers`` that is already in memory.
     dtype : {"float32", "float64"}
         Precision of weights and states; a model in memory stays as it is.
-    part : {"encoder", "decoder"}
-        Which half of an encoder-decoder to measure; models with one stack ignore it. A decoder is run on the text
-        that its encoder reads (teacher forcing).
-    tokenizer : Tokenizer or a tokenizer of ``transformers``, optional
-        How it reads text; its own where it came with one.
+    part : {"encoder", "decoder", "vision", "text"}
+        Which half of an encoder-decoder, or which tower of a CLIP, to measure; models with one stack have it whole.
+        A decoder is run on the text that its encoder reads (teacher forcing).
+    tokenizer : Tokenizer, or a tokenizer or image processor of ``transformers``, optional
+        How it reads text or pictures; its own where it came with one.
     library : {"auto", "transformers", "own"}
         What runs the model: the library ``transformers`` on PyTorch, or the simulator itself, which needs neither and
         takes ALBERT, BERT, RoBERTa, GPT-2, Llama, Mistral and Qwen2 from the zoo, a folder or a GGUF file. "auto" is
@@ -56,12 +70,12 @@ def load(
     """
     if dtype not in ("float32", "float64"):
         raise unknown("precision", dtype, ["float32", "float64"])
-    if part not in ("encoder", "decoder"):
-        raise unknown("part", part, ["encoder", "decoder"])
+    if part not in PARTS:
+        raise unknown("part", part, PARTS)
     if library not in LIBRARIES:
         raise unknown("library", library, LIBRARIES)
     if library == "own" or (library == "auto" and not has_library()):
-        own = _own(name, dtype, part)
+        own = _own(name, dtype)
         return own if tokenizer is None else replace(own, tokenizer=tokens.face(tokenizer))
     if not has_library():
         raise InputError(f"The library transformers is not installed here; {LIBRARY}.")
@@ -69,7 +83,7 @@ def load(
         if not isinstance(name, (str, Path)):
             return _live(name, part, tokenizer)
         found = _named(name, dtype, part)
-        return found if tokenizer is None else replace(found, tokenizer=tokens.face(tokenizer))
+        return found if tokenizer is None else replace(found, **_reader(tokenizer))
 
 
 def has_library() -> bool:
@@ -80,7 +94,7 @@ def has_library() -> bool:
         return False
 
 
-def _own(name: Any, dtype: str, part: str) -> OwnModel:
+def _own(name: Any, dtype: str) -> OwnModel:
     if not isinstance(name, (str, Path)):
         raise InputError(f"A model is a name, a folder or a .gguf file, not {type(name).__name__}.")
     given, path = str(name), Path(name).expanduser()
@@ -120,12 +134,21 @@ def _live(module: Any, part: str, tokenizer: Any) -> Model:
             f"not {type(module).__name__}."
         )
     name = str(module.name_or_path or type(module).__name__)
-    folder = Path(name)
+    folder, base = Path(name), module.base_model
+    if module.main_input_name not in signature(base.forward).parameters:  # layers without their embedding
+        base = module
     if tokenizer is not None:
-        reads: Tokenizer | None = tokens.face(tokenizer)
-    else:
-        reads = _folder_tokenizer(folder, module.config.model_type) if folder.is_dir() else None
-    return faced(name, module.base_model, reads, part)
+        return faced(name, base, part=part, **({"tokenizer": None} | _reader(tokenizer)))
+    kind = module.config.model_type
+    reads, images = (_folder_tokenizer(folder, kind), _folder_images(folder)) if folder.is_dir() else (None, None)
+    return faced(name, base, reads, part, images)
+
+
+def _reader(given: Any) -> dict[str, Any]:
+    """What a caller hands in to read with: how pictures are read, or how text is."""
+    if hasattr(given, "image_mean") or isinstance(given, Images):
+        return {"images": given if isinstance(given, Images) else from_processor(given)}
+    return {"tokenizer": tokens.face(given)}
 
 
 def reach(name: str | Path, patience: float = 20.0) -> None:
@@ -168,7 +191,8 @@ def _from_folder(name: str, path: Path, dtype: str, part: str) -> TorchModel | G
         return _from_gguf(name, found[0], dtype, part)
     _check_config(name, folder / "config.json")
     model = read_module(str(folder), name, dtype, part, local=True)
-    return finished(name, model, _folder_tokenizer(folder, model.config.model_type), dtype, part)
+    tokenizer, images = _folder_tokenizer(folder, model.config.model_type), _folder_images(folder)
+    return finished(name, model, tokenizer, dtype, part, images)
 
 
 def _folder_tokenizer(folder: Path, kind: str) -> Tokenizer | None:
@@ -179,6 +203,10 @@ def _folder_tokenizer(folder: Path, kind: str) -> Tokenizer | None:
     if kind == "albert" and found == ["vocab.txt"]:  # ALBERT's own tokenizer has no vocab.txt
         return None
     return read_tokenizer(str(folder), local=True) if found else None
+
+
+def _folder_images(folder: Path) -> Images | None:
+    return read_images(str(folder), local=True) if (folder / "preprocessor_config.json").is_file() else None
 
 
 def _from_gguf(name: str, path: Path, dtype: str, part: str) -> TorchModel | GenericModel:
@@ -219,6 +247,8 @@ def _from_hub(name: str, dtype: str, part: str) -> TorchModel | GenericModel:
         _reach_hub(name)
         local = False
         model = read_module(name, name, dtype, part, local=False)
+    if measured_part(name, model, part)[1].main_input_name != "input_ids":
+        return finished(name, model, None, dtype, part, read_images(name, local))
     return finished(name, model, read_tokenizer(name, local=local), dtype, part)
 
 

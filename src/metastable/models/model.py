@@ -4,17 +4,25 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.families import BlockWeights
 from metastable.models.parts import Parts
-from metastable.models.tokens import Tokenizer
+from metastable.models.tokens import Tokenizer, as_ids
 
 See: TypeAlias = Callable[[int, np.ndarray], None]
 Change: TypeAlias = Callable[[str, np.ndarray], np.ndarray]
+Given: TypeAlias = Any  # what ``watch`` takes: token ids, or an array of pixels or features
+
+
+class Reading(NamedTuple):
+    """One text, image or recording as a model takes it, and whether it had to be cut."""
+
+    given: Given
+    cut: bool = False
 
 
 class Model(ABC):
@@ -92,6 +100,11 @@ class Model(ABC):
         return self.why_no_parts
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of its numbers should know, a sentence each."""
+        return ()
+
+    @property
     def shared(self) -> bool:
         """True when every layer is one and the same block, which can be applied again beyond the trained depth."""
         return self.parts is not None and self.parts.shared
@@ -106,8 +119,8 @@ class Model(ABC):
         """Which tokens a token of a layer (from 0) sees: "full", "causal" or "window(w, causal)"."""
 
     @abstractmethod
-    def watch(self, ids: Sequence[int], layers: int, states: See, attention: See) -> None:
-        """Run one text through ``layers`` layers and show every state and map as it is made; nothing is kept.
+    def watch(self, given: Given, layers: int, states: See, attention: See) -> None:
+        """Run what was ``read`` through ``layers`` layers and show every state and map as it is made; nothing is kept.
 
         ``states(l, x)`` is called with x (n, d) for l = 0 (embedded tokens) to ``layers``: exactly the
         ``hidden_states`` of the library ``transformers``, so the last trained layer comes after the model's final norm
@@ -115,9 +128,25 @@ class Model(ABC):
         reused when the call returns: copy what is to be kept.
         """
 
+    def read(self, item: Any, longest: int) -> Reading | None:
+        """A text, or token ids, as the model takes it, cut to ``longest`` tokens; None when there is nothing in it."""
+        ids = [] if isinstance(item, str) and not item.strip() else as_ids(item, self.tokenizer)
+        check_ids(self, ids)
+        return Reading(ids[:longest], len(ids) > longest) if ids else None
+
     def seen(self, ids: Sequence[int]) -> list[int]:
         """What the measured layers read of a text: a T5 decoder a start token, then all but the last."""
         return list(ids)
+
+    def tokens(self, given: Given, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of the n tokens that the layers show for an input, and which of them are special, (n,) each."""
+        ids, special = self.seen(given), self.tokenizer.special if self.tokenizer else frozenset()
+        return np.asarray(ids), np.asarray([i in special for i in ids], dtype=bool)
+
+    def words(self, given: Given, n: int) -> list[str]:
+        """The n tokens of an input as they read, for axes and tables."""
+        ids = [int(i) for i in self.tokens(given, n)[0]]
+        return self.tokenizer.words(ids) if self.tokenizer else [str(i) for i in ids]
 
     def doubled(self) -> AbstractContextManager[None]:
         """Inside, the model computes in float64."""
@@ -157,6 +186,16 @@ def fresh(name: str, values: np.ndarray, deviation: float, seed: int) -> np.ndar
         return np.full_like(values, 0.0 if name.endswith("bias") else 1.0)
     drawn = np.random.default_rng([seed, zlib.crc32(name.encode())])
     return (deviation * drawn.standard_normal(values.shape)).astype(values.dtype)
+
+
+def check_ids(model: Model, ids: Sequence[int]) -> None:
+    """Refuse token ids that the model does not have, naming the first of them."""
+    size = model.vocabulary
+    if size is None:
+        return
+    wrong = next((i for i in ids if not 0 <= i < size), None)
+    if wrong is not None:
+        raise InputError(f"Token ids of {model.name!r} lie between 0 and {size - 1}, but {wrong} was given.")
 
 
 def check_layers(model: Model, layers: int) -> None:

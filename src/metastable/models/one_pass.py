@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 
@@ -55,12 +55,15 @@ class Pass:
         return {key: make[key]() for key in self.measure}
 
     def run(
-        self, model: Model, texts: Iterable[str | Sequence[int]], resume: Path | None, progress: Progress | None
+        self, model: Model, texts: Iterable[Any], resume: Path | None, progress: Progress | None
     ) -> "tuple[Tally, dict[str, xarray.Dataset]]":
         """Read the texts, or go on reading them; what was read, and the datasets by name."""
         reducers = self.reducers(model, self.layers)
         tally = stream(model, texts, list(reducers.values()), self.layers, self.longest, resume, progress)
-        shown = model.seen(tally.first)
-        words = model.tokenizer.words(shown) if model.tokenizer else [str(i) for i in shown]
-        found = {key: r.result(words) if isinstance(r, Heads) else r.result() for key, r in reducers.items()}
+        found = {}
+        for key, reducer in reducers.items():
+            if isinstance(reducer, Heads):
+                found[key] = reducer.result(model.words(tally.first, reducer.received.shape[-1]))
+            else:
+                found[key] = reducer.result()
         return tally, found

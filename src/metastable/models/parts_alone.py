@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metastable.models.climbing import Switches, System
 from metastable.models.model import Model
+from metastable.models.moving_systems import Switches, System
 from metastable.models.token_distances import DISTANCES, RULE, distances, over_layers, over_texts, told_apart
 
 if TYPE_CHECKING:

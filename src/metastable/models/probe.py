@@ -12,12 +12,11 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.models.controls import Controls, chosen, measure_controls, seeds_of
 from metastable.models.load import load
-from metastable.models.model import Model, check_layers
+from metastable.models.model import Given, Model, check_layers
 from metastable.models.one_pass import Pass, measures_of
 from metastable.models.run_cost import check_cost, check_memory
 from metastable.models.rungs import rung
-from metastable.models.stream import Progress, check_ids
-from metastable.models.tokens import as_ids
+from metastable.models.stream import Progress
 from metastable.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Probe:
     tokens: int
     notes: tuple[str, ...]
     seconds: dict[str, float]
-    first: tuple[int, ...] = field(repr=False)
+    first: Given = field(repr=False)
     sample: tuple[tuple[int, ...], ...] = field(repr=False)
     similarity: "xarray.Dataset | None" = field(default=None, repr=False)
     heads: "xarray.Dataset | None" = field(default=None, repr=False)
@@ -52,7 +51,7 @@ class Probe:
     @cached_property
     def trajectory(self) -> Trajectory:
         """The first text's tokens through the layers."""
-        return trajectory(self.model, self.first, self.layers, longest=len(self.first))
+        return trajectory(self.model, self.first, self.layers, longest=self.model.longest)
 
     @property
     def t(self) -> np.ndarray:
@@ -76,7 +75,7 @@ class Probe:
 
 def probe(
     name: Any,
-    texts: str | Iterable[str | Sequence[int]],
+    texts: Any,
     layers: int | None = None,
     measure: Sequence[str] | None = None,
     special: bool = True,
@@ -134,12 +133,18 @@ def probe(
     plan = Pass(depth, limit, wanted, special, _whole("bins", bins))
     names, numbers = chosen(control), seeds_of(seeds)
     passes = 1 + len(names) * len(numbers)
-    given: Iterable[str | Sequence[int]] = [texts] if isinstance(texts, str) else list(texts) if names else texts
+    given: Iterable[Any] = [texts] if isinstance(texts, str) else list(texts) if names else texts
     if depth > model.depth:
         given, first_text = _peeked(given)
-        ids = as_ids(first_text, model.tokenizer)[:limit] or [0]
+        reading = model.read(first_text, limit)
         count = passes * len(given) if isinstance(given, Sequence) else None
-        check_cost(model, ids, depth, count, lambda layers: list(plan.reducers(model, layers).values()))
+        check_cost(
+            model,
+            reading.given if reading else [0],
+            depth,
+            count,
+            lambda layers: list(plan.reducers(model, layers).values()),
+        )
     path = None if resume is None else Path(resume)
 
     def told(passed: int) -> Progress | None:
@@ -153,14 +158,15 @@ def probe(
         controls = measure_controls(
             model, given, names, numbers, limit, lambda other, read, at, k: plan.run(other, read, at, told(k))[1], path
         )
-    notes = (*left_out, *tally.notes(limit), *(controls.notes if controls else ()))
-    first, sample = tuple(tally.first), tuple(map(tuple, tally.sample))
+    notes = (*model.notes, *left_out, *tally.notes(limit), *(controls.notes if controls else ()))
+    first = tally.first if isinstance(tally.first, np.ndarray) else tuple(tally.first)
+    sample = tuple(map(tuple, tally.sample))
     return Probe(
         model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, sample, **found, controls=controls
     )
 
 
-def _peeked(texts: Iterable[str | Sequence[int]]) -> tuple[Iterable[str | Sequence[int]], str | Sequence[int]]:
+def _peeked(texts: Iterable[Any]) -> tuple[Iterable[Any], Any]:
     """The texts, and the first of them; an iterator is put together again."""
     if isinstance(texts, Sequence):
         return texts, texts[0] if texts else ()
@@ -171,7 +177,7 @@ def _peeked(texts: Iterable[str | Sequence[int]]) -> tuple[Iterable[str | Sequen
 
 def heads(
     name: Any,
-    texts: Iterable[str | Sequence[int]],
+    texts: Iterable[Any],
     layers: int | None = None,
     special: bool = True,
     resume: str | Path | None = None,
@@ -197,7 +203,7 @@ def heads(
 
 def sinks(
     name: Any,
-    texts: Iterable[str | Sequence[int]],
+    texts: Iterable[Any],
     layers: int | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
@@ -234,7 +240,7 @@ def _whole(name: str, value: int) -> int:
 
 def trajectory(
     name: Any,
-    text: str | Sequence[int],
+    text: Any,
     layers: int | None = None,
     longest: int = 1024,
     maps: bool = True,
@@ -255,12 +261,9 @@ def trajectory(
     """
     model = name if isinstance(name, Model) else load(name)
     depth = _depth(model, layers)
-    ids = as_ids(text, model.tokenizer)[: min(_whole("longest", longest), model.longest)]
-    if not ids:
+    reading = model.read(text, min(_whole("longest", longest), model.longest))
+    if reading is None:
         raise InputError("There is no text to read: the text given is empty.")
-    check_ids(model, ids)
-    size = 2.5 * 8.0 * (depth + 1) * len(ids) * model.dimension  # states as they come, and together
-    check_memory(f"The states of {depth} layers", size, "give fewer layers")
     states: list[np.ndarray] = []
     stored: list[np.ndarray] = []
 
@@ -268,12 +271,18 @@ def trajectory(
         if maps and not model.shared:  # otherwise a thousand layers of maps would fill the memory
             stored.append(A.copy())
 
-    model.watch(ids, depth, lambda layer, x: states.append(x.copy()), store_map)
+    def store_state(layer: int, x: np.ndarray) -> None:
+        if layer == 0:
+            size = 2.5 * 8.0 * (depth + 1) * x.size  # states as they come, and together
+            check_memory(f"The states of {depth} layers", size, "give fewer layers")
+        states.append(x.copy())
+
+    model.watch(reading.given, depth, store_state, store_map)
     made = {"model": model.name, "method": "layers", "discrete": True, "dt": 1.0, "dtype": model.dtype}
     return Trajectory(
         t=np.arange(depth + 1, dtype=float),
         x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
-        dynamics=rung(model, 4, len(ids), depth) if model.shared else None,
-        provenance={**made, "ids": list(ids)},
+        dynamics=rung(model, 4, len(states[0]), depth) if model.shared else None,
+        provenance=made | ({} if isinstance(reading.given, np.ndarray) else {"ids": list(reading.given)}),
         kept_attention=np.stack([*stored, stored[-1]]) if stored else None,  # (layers + 1, h, n, n)
     )

@@ -1,16 +1,13 @@
 """What a deep run will take, told before it starts: memory from sizes, time from one pass at the trained depth."""
 
 import os
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from metastable.errors import InputError
-from metastable.models.model import Model
-from metastable.models.stream import Reducer, Text, check_ids, show
+from metastable.models.model import Given, Model
+from metastable.models.stream import Reducer, show
 
 _DEEP = 8  # times the trained depth, from which the time is measured first
 _LONG = 600.0  # seconds, from which a run is announced
@@ -25,30 +22,25 @@ def check_memory(what: str, size: float, remedy: str) -> None:
 
 
 def check_cost(
-    model: Model, ids: Sequence[int], layers: int, texts: int | None, make: Callable[[int], Sequence[Reducer]]
+    model: Model, given: Given, layers: int, texts: int | None, make: Callable[[int], Sequence[Reducer]]
 ) -> None:
     """Refuse a deep run that does not fit, and say how long one will take where that is long.
 
-    ``ids`` is the first text; ``make(layers)`` gives fresh reducers, whose size is proportional to the layers.
+    ``given`` is the first text as read; ``make(layers)`` gives fresh reducers, as large as there are layers.
     """
     few = model.depth
     if layers <= _DEEP * few:
         return
     trial = list(make(few))
-    check_ids(model, ids)
-    special = model.tokenizer.special if model.tokenizer else frozenset()
-    seen = model.seen(ids)
-    text = Text(0, np.asarray(seen), np.asarray([i in special for i in seen]), ids)
-    show(model, text, trial, 1)  # what is made once is not timed
-    start = time.perf_counter()
-    show(model, text, trial, few)
-    each = (time.perf_counter() - start) * layers / few
+    show(model, 0, given, trial, 1)  # what is made once is not timed
+    shown = show(model, 0, given, trial, few)
+    each = (shown.network + shown.reduction) * layers / few
     size = sum(array.nbytes for reducer in trial for array in reducer.state().values()) * layers / few
     what = f"{layers} layers of {model.name!r}"
     check_memory(f"Statistics of {what}", 2.0 * size, "give fewer layers")  # a checkpoint is written beside them
     total = each * (texts or 1)
     rest = f", all {texts} texts about {_span(total)}" if texts and texts > 1 else ""
-    told = f"{what} take about {_span(each)} for a text of {len(ids)} tokens{rest}, and {_bytes(size)} of memory"
+    told = f"{what} take about {_span(each)} for a text of {shown.tokens} tokens{rest}, and {_bytes(size)} of memory"
     if each > _DAY:
         raise InputError(f"{told}; give fewer layers.")
     if total > _LONG:

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.models.model import Model
-from metastable.models.tokens import as_ids
+from metastable.models.model import Given, Model
 from metastable.store.files import read_arrays, write_arrays
 
 Progress = Callable[[int, int | None], None]
@@ -25,12 +24,11 @@ SAMPLE_TEXTS, SAMPLE_TOKENS = 64, 128  # what is remembered of the texts, for wh
 
 
 class Text(NamedTuple):
-    """One text as the measured layers read it: its number, token ids (n,), which are special, and the ids given."""
+    """One text as the measured layers read it: its number, token ids (n,), and which of them are special."""
 
     number: int
     ids: np.ndarray
     special: np.ndarray
-    given: Sequence[int]
 
 
 class Reducer(Protocol):
@@ -56,15 +54,15 @@ class Reducer(Protocol):
 
 @dataclass
 class Tally:
-    """What a stream has read: counts, the first text's ids, a digest of all ids, and where the time went."""
+    """What a stream has read: counts, the first text as given, a digest of all, and where the time went."""
 
     texts: int = 0
     tokens: int = 0
     cut: int = 0
     empty: int = 0
     single: int = 0
-    first: list[int] = field(default_factory=list)
-    sample: list[list[int]] = field(default_factory=list)  # the beginnings of the first texts
+    first: Given = None
+    sample: list[list[int]] = field(default_factory=list)  # the beginnings of the first texts of tokens
     digest: str = ""
     seconds: dict[str, float] = field(default_factory=lambda: {"network": 0.0, "reduction": 0.0})
 
@@ -84,7 +82,7 @@ def _count(texts: int) -> str:
 
 def stream(
     model: Model,
-    texts: Iterable[str | Sequence[int]],
+    texts: Iterable[Any],
     reducers: Sequence[Reducer],
     layers: int,
     longest: int,
@@ -97,16 +95,17 @@ def stream(
     tally = Tally()
     done, digest = _restore(resume, settings, reducers, tally)
     saved = time.monotonic()
-    for text in _encoded(model, texts, longest, tally):
+    for given in _read(model, texts, longest, tally):
         if tally.texts <= done:  # seen by the run that left the state file
             if tally.texts == done and tally.digest != digest:
                 raise InputError(
                     f"The state file {str(resume)!r} was made with other texts; delete it or name another."
                 )
             continue
-        network, reduction = show(model, text, reducers, layers)
-        tally.seconds["network"] += network
-        tally.seconds["reduction"] += reduction
+        shown = show(model, tally.texts - 1, given, reducers, layers)
+        tally.tokens, tally.single = tally.tokens + shown.tokens, tally.single + (shown.tokens < 2)
+        tally.seconds["network"] += shown.network
+        tally.seconds["reduction"] += shown.reduction
         if resume is not None and time.monotonic() - saved > _SAVE_EVERY:
             _save(resume, settings, reducers, tally)
             saved = time.monotonic()
@@ -121,47 +120,40 @@ def stream(
     return tally
 
 
-def _encoded(model: Model, texts: Iterable[str | Sequence[int]], longest: int, tally: Tally) -> Iterator[Text]:
-    """Texts as ids, cut to ``longest``, with the tally kept."""
-    special = model.tokenizer.special if model.tokenizer else frozenset()
+def _read(model: Model, texts: Iterable[Any], longest: int, tally: Tally) -> Iterator[Given]:
+    """Texts as the model takes them, cut to ``longest``, with the tally kept."""
     for text in texts:
-        ids = [] if isinstance(text, str) and not text.strip() else as_ids(text, model.tokenizer)
-        if not ids:
+        reading = model.read(text, longest)
+        if reading is None:
             tally.empty += 1
             continue
-        check_ids(model, ids)
-        tally.cut += len(ids) > longest
-        ids = ids[:longest]
-        tally.first = tally.first or ids
-        if len(tally.sample) < SAMPLE_TEXTS:
-            tally.sample.append(ids[:SAMPLE_TOKENS])
-        tally.texts, tally.tokens, tally.single = (
-            tally.texts + 1,
-            tally.tokens + len(ids),
-            tally.single + (len(ids) < 2),
-        )
-        tally.digest = hashlib.sha256(f"{tally.digest} {ids}".encode()).hexdigest()
-        seen = model.seen(ids)
-        yield Text(tally.texts - 1, np.asarray(seen), np.asarray([i in special for i in seen]), ids)
+        given = reading.given
+        tally.first = given if tally.texts == 0 else tally.first
+        if len(tally.sample) < SAMPLE_TEXTS and not isinstance(given, np.ndarray):
+            tally.sample.append(list(given[:SAMPLE_TOKENS]))
+        tally.texts, tally.cut = tally.texts + 1, tally.cut + reading.cut
+        told = given.tobytes() if isinstance(given, np.ndarray) else str(given).encode()
+        tally.digest = hashlib.sha256(tally.digest.encode() + b" " + told).hexdigest()
+        yield given
 
 
-def check_ids(model: Model, ids: Sequence[int]) -> None:
-    """Refuse token ids that the model does not have, naming the first of them."""
-    size = model.vocabulary
-    if size is None:
-        return
-    wrong = next((i for i in ids if not 0 <= i < size), None)
-    if wrong is not None:
-        raise InputError(f"Token ids of {model.name!r} lie between 0 and {size - 1}, but {wrong} was given.")
+class Shown(NamedTuple):
+    """How many tokens a text had, and the seconds spent in the network and in the reducers."""
+
+    tokens: int
+    network: float
+    reduction: float
 
 
-def show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int) -> tuple[float, float]:
-    """One text through the network, shown to the reducers; seconds spent in the network and in the reducers."""
-    spent = 0.0
+def show(model: Model, number: int, given: Given, reducers: Sequence[Reducer], layers: int) -> Shown:
+    """One text through the network, shown to the reducers."""
+    spent, text = 0.0, Text(number, np.zeros(0, dtype=int), np.zeros(0, dtype=bool))
 
     def states(layer: int, x: np.ndarray) -> None:
-        nonlocal spent
+        nonlocal spent, text
         start = time.perf_counter()
+        if layer == 0:  # patches and frames are known when they are there
+            text = Text(number, *model.tokens(given, len(x)))
         for reducer in reducers:
             reducer.states(text, layer, x)
         spent += time.perf_counter() - start
@@ -174,8 +166,8 @@ def show(model: Model, text: Text, reducers: Sequence[Reducer], layers: int) -> 
         spent += time.perf_counter() - start
 
     start = time.perf_counter()
-    model.watch(text.given, layers, states, attention)
-    return time.perf_counter() - start - spent, spent
+    model.watch(given, layers, states, attention)
+    return Shown(len(text.ids), time.perf_counter() - start - spent, spent)
 
 
 # --- state files -------------------------------------------------------------------------------------------------
@@ -190,6 +182,7 @@ def _settings(model: Model, reducers: Sequence[Reducer], layers: int, longest: i
 def _save(path: Path, settings: dict[str, Any], reducers: Sequence[Reducer], tally: Tally) -> None:
     """A session that is killed leaves the previous state or this one, whole."""
     meta = {"settings": settings, "done": tally.texts, "digest": tally.digest, "seconds": tally.seconds}
+    meta |= {"tokens": tally.tokens, "single": tally.single}
     arrays: dict[str, Any] = {f"{r.name}/{key}": value for r in reducers for key, value in r.state().items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_arrays(path, {"meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8), **arrays})
@@ -211,4 +204,5 @@ def _restore(path: Path | None, settings: dict[str, Any], reducers: Sequence[Red
         prefix = f"{reducer.name}/"
         reducer.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
     tally.seconds.update(meta["seconds"])
+    tally.tokens, tally.single = int(meta["tokens"]), int(meta["single"])
     return done, digest
