@@ -72,10 +72,10 @@ class TorchModel(ModuleModel):
                 self.call(given)
             except _Enough:
                 pass
-            except ValueError as error:
-                if self.reads != "images" or isinstance(error, InputError):
+            except ValueError as error:  # a picture of another size, for example
+                if isinstance(error, InputError) or self.reads == "tokens":
                     raise
-                raise InputError(f"{self.name!r} cannot be run on this picture ({error}).") from error
+                raise InputError(f"{self.name!r} cannot be run on this input ({error}).") from error
 
     @contextmanager
     def _deepened(self, layers: int) -> Iterator[None]:
