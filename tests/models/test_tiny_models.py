@@ -91,6 +91,8 @@ def test_a_family_is_the_network(name, folder_of):
     assert model.heads == len(maps[0])
     if model.vocabulary is not None:
         assert model.parts.embedded(slice(0, 3)).shape == (3, model.dimension)
+        start = model.parts.start(IDS)
+        assert start is None or distance(start, exact[0]) < 1e-6
 
 
 STACKED = ("gemma2", "gemma3_text", "mixtral", "smollm3", "cohere2", "olmo2", "gpt2, scaled by layer")

@@ -1,5 +1,6 @@
 """ELECTRA: BERT, after a narrower embedding in its small size."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ def embedding(tensors: Tensors, config: Any, rows: slice) -> Array:
     return words if into is None else np.asarray(words @ into.T)
 
 
+def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) -> Array:
+    """Layer 0: BERT's, mapped into the hidden space where it is narrower."""
+    x, into = bert.start(tensors, config, ids, positions), tensors.get("embeddings_project.weight")
+    return x if into is None else np.asarray(x @ into.T + tensors["embeddings_project.bias"])
+
+
 def input_norm(tensors: Tensors, config: Any) -> Norm | None:
     """The norm of the embedded text, where nothing is mapped after it."""
     if config.embedding_size != config.hidden_size:
@@ -21,4 +28,4 @@ def input_norm(tensors: Tensors, config: Any) -> Norm | None:
     return layer_norm(tensors, "embeddings.LayerNorm", config.layer_norm_eps)
 
 
-FAMILY = bert.FAMILY._replace(name="electra", embedding=embedding, input_norm=input_norm)
+FAMILY = bert.FAMILY._replace(name="electra", embedding=embedding, input_norm=input_norm, start=start)
