@@ -240,7 +240,7 @@ def test_rescaled_tokens_are_the_euclidean_ones_rescaled(row, method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [row for row in ROWS["mask"] if row != "array"])
+@pytest.mark.parametrize("row", [row for row in ROWS["mask"] if row not in ("array", "by layer")])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_many_tokens(row, geometry):
     """Sizes at which kernels take other ways: several tiles, expansions."""

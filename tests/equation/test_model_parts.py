@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import metastable as ms
 from metastable.engines import ENGINES
 from metastable.equation import blocks, masks, positions, scores
+from metastable.equation.fields import CrossAttention
 from metastable.equation.weights import Stack
 from metastable.solve.plan import make_plan
 from tests.equation.test_dynamics import layer_norm, softmax
@@ -150,6 +151,35 @@ def test_experts_through_layers():
         one = blocks.Experts(*(part[l] for part in parts), top=1)
         want = want + attend(want) + np.asarray(one(want))
     np.testing.assert_allclose(run.x[-1], want, rtol=1e-10)
+
+
+@pytest.mark.parametrize("order", blocks.ORDERS)
+def test_an_external_field(order):
+    """Attention to tokens that do not move, after attention (or beside it), with a norm of its own."""
+    states, norm = rng.normal(size=(3, D)), blocks.RMSNorm(GAIN)
+    field = CrossAttention(WEIGHTS, states, blocks.RMSNorm(BIAS), beta=0.7)
+    got = one_layer(attention_norm=norm, mlp_norm=norm, order=order, residual=0.5, field=field)
+
+    def pushed(x):
+        q = np.einsum("hkd,nd->hnk", Q_MAP, rms_norm(x, BIAS))
+        A = softmax(0.7 * np.einsum("hnk,hkd,md->hnm", q, K_MAP, states))
+        return 0.5 * np.einsum("hdv,hnm,hve,me->nd", O_MAP, A, V_MAP, states)
+
+    def g(x):
+        return rms_norm(x, GAIN)
+
+    if order == "post":
+        u = g(X + 0.5 * attend(X))
+        u = u + pushed(u)
+        want = g(u + 0.5 * fed(u))
+    elif order == "pre":
+        u = X + 0.5 * attend(g(X))
+        u = u + pushed(u)
+        want = u + 0.5 * fed(g(u))
+    else:
+        want = X + 0.5 * attend(g(X)) + pushed(X) + 0.5 * fed(g(X))
+    np.testing.assert_allclose(got, want, rtol=1e-11)
+    assert field.attention(X).shape == (H, N, 3)
 
 
 # --- scores, positions, masks ---------------------------------------------------------------------------------------
@@ -337,6 +367,8 @@ REFUSED = [
     (lambda: ms.Dynamics(mask="causal; full", geometry="rescaled"), "do not depend on time"),
     (lambda: ms.Dynamics(mask="causal; fulll"), "did you mean 'full'"),
     (lambda: masks.by_layer([]), "list of masks"),
+    (lambda: CrossAttention(WEIGHTS, np.ones(3)), "finite tokens"),
+    (lambda: CrossAttention(np.eye(2), X), "Weights object"),
     (lambda: positions.rotary(8, share=0.4), "even number of turned"),
     (lambda: positions.rotary(8, share=2.0), "between 0 and 1"),
     (lambda: ms.simulate(ms.Dynamics(position=positions.Rotary([1.0] * 3, partial=True)), TWO, t=0.1), "at most 1"),

@@ -5,10 +5,9 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.models import ladder, load, texts
-from metastable.models.families import FAMILIES
 from metastable.models.rungs import RUNGS, rung
 from metastable.models.spectra import squared_length
-from tests.models.conftest import IDS, plain
+from tests.models.conftest import IDS, NAMES, plain
 
 EXACT = {"albert": 1e-10, "bert": 1e-10, "roberta": 1e-10, "gpt2": 1e-10}
 
@@ -17,7 +16,7 @@ DEPTH = 5  # of the ALBERT: deeper than it was made, and the depth at which test
 QUICK = ("albert", "gpt2", "llama")  # the others take other branches of the same code, and time to compile
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in FAMILIES])
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
 def test_top_rung_is_the_network(models, name):
     model = models[name]
     layers = DEPTH if model.shared else None

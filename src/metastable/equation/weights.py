@@ -253,16 +253,16 @@ def stack(layers: Sequence[Weights], dt: float = 1.0) -> Weights:
 def stacked(values: Sequence[Any], dt: float = 1.0) -> Any:
     """One value whose time is the layer: a ``Stack`` of arrays, or a part of the same kind with its arrays stacked."""
     first = values[0]
-    if not hasattr(first, "__dataclass_fields__"):
-        if callable(first) and all(value is first for value in values):
-            return first
+    if any(type(value) is not type(first) for value in values):
+        kinds = sorted({type(value).__name__ for value in values})
+        raise InputError(f"Layers with {' and '.join(kinds)} in the same place cannot be stacked.")
+    if isinstance(first, np.ndarray):
         return Stack(np.stack(values), float(dt))
-    names = [f.name for f in fields(first)]
-    alike = [n for n in names if not isinstance(getattr(first, n), np.ndarray) and getattr(first, n) is not None]
-    if any(type(v) is not type(first) or any(getattr(v, n) != getattr(first, n) for n in alike) for v in values):
-        raise InputError(f"The layers' {type(first).__name__} differ in more than their arrays.")
-    arrays = {n: [getattr(v, n) for v in values] for n in names if n not in alike and getattr(first, n) is not None}
-    return replace(first, **{n: stacked(a, dt) for n, a in arrays.items()})
+    if hasattr(first, "__dataclass_fields__"):
+        return replace(first, **{f.name: stacked([getattr(v, f.name) for v in values], dt) for f in fields(first)})
+    if any(value != first for value in values):
+        raise InputError(f"Layers can be stacked where only arrays differ, but they have {first!r} and others.")
+    return first
 
 
 def varies(part: Any) -> bool:

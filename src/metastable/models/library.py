@@ -6,7 +6,8 @@ from typing import Any
 
 from metastable.errors import InputError
 from metastable.models import tokens
-from metastable.models.families import FAMILIES
+from metastable.models.families import FAMILIES, Family
+from metastable.models.families.shared import unknown_activation
 from metastable.models.generic_model import GenericModel
 from metastable.models.images import Images, from_processor, plain
 from metastable.models.tokens import Tokenizer
@@ -20,8 +21,8 @@ def read_module(source: str, name: str, dtype: str, part: str, local: bool) -> A
 
     try:
         config = transformers.AutoConfig.from_pretrained(source, local_files_only=local, trust_remote_code=False)
-        half = config.model_type == "t5" and part == "encoder"
-        kind = transformers.T5EncoderModel if half else transformers.AutoModel
+        halves = {"t5": transformers.T5EncoderModel, "mt5": transformers.MT5EncoderModel}
+        kind = halves.get(config.model_type, transformers.AutoModel) if part == "encoder" else transformers.AutoModel
         model, report = kind.from_pretrained(
             source,
             config=config,
@@ -97,8 +98,9 @@ def faced(
     else:
         images = None
     family = FAMILIES.get(stack.config.model_type)
-    if family is None:
-        return GenericModel(name, stack, whole, tokenizer, images=images)
+    why = "" if family is None else _refusal(family, stack.config, stack is not whole)
+    if family is None or why:
+        return GenericModel(name, stack, whole, tokenizer, why, images=images)
     return TorchModel(name, stack, whole, tokenizer, family, images=images)
 
 
@@ -114,9 +116,16 @@ def measured_part(name: str, model: Any, part: str) -> tuple[Any, Any]:
         return model, model
     if model.config.is_encoder_decoder and hasattr(model, "decoder"):
         return (model.encoder, model.encoder) if part == "encoder" else (model.decoder, model)
-    if hasattr(model, "encoder") and model.config.model_type == "t5":
+    if hasattr(model, "encoder") and model.config.model_type in ("t5", "mt5"):
         return model.encoder, model.encoder
     return model, model
+
+
+def _refusal(family: Family, config: Any, decoder: bool) -> str:
+    """Why a family does not read a model of its type, in a sentence; empty where it does."""
+    if decoder and not family.decoders:
+        return f"The decoder of a {config.model_type!r} model also reads its encoder, which is not known here."
+    return family.refuses(config) or unknown_activation(config)
 
 
 def reason(error: Exception) -> str:

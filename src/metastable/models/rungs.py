@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from metastable.equation.blocks import MLP, Block, LayerNorm, RMSNorm
+from metastable.equation.blocks import LayerNorm, RMSNorm
 from metastable.equation.dynamics import Dynamics
-from metastable.equation.positions import Relative, Rotary
+from metastable.equation.masks import by_layer
 from metastable.equation.weights import Stack, Weights
 from metastable.errors import InputError
-from metastable.models.families import BlockWeights, Norm
+from metastable.models.families import BlockWeights
+from metastable.models.families.shared import EMBEDDED
+from metastable.models.layer_parts import network, norm_part, position_part
 from metastable.models.model import Model
 from metastable.models.spectra import squared_length
 
@@ -46,19 +48,17 @@ def rung(model: Model, number: int, n: int, layers: int, head: int = 0, first: i
     blocks = [model.block(layer) for layer in chosen]
     if not 0 <= head < blocks[0].heads:
         raise InputError(f"{model.name!r} has heads 0 to {blocks[0].heads - 1}, not {head}.")
-    position = _position(model, chosen, n) if number >= 2 else None
-    mask = _alike([model.mask(layer) for layer in chosen])
+    positions = [model.require_parts().position(layer, n) for layer in chosen] if number >= 2 else [EMBEDDED]
+    masks = [model.mask(layer) for layer in chosen]
     if number >= 3:
-        beta = 1.0 if len({b.scale for b in blocks}) > 1 else blocks[0].scale
-        weights = _weights(blocks, [b.scale / beta for b in blocks], [1.0] * len(blocks), None, biases=True)
-        parts = _block(blocks, with_mlp=number == 4)
-        return Dynamics(weights, beta, mask=mask, geometry="euclidean", position=position, block=parts)
+        return network(blocks, positions, masks, with_mlp=number == 4)
     lengths = [squared_length(model, layer) for layer in chosen]
     betas = [b.scale * r for b, r in zip(blocks, lengths)]
     beta = float(np.mean(betas))
     only = head if number == 0 else None
     weights = _weights(blocks, [b / beta for b in betas], [r**0.5 for r in lengths], only, biases=number == 2)
-    return Dynamics(weights, beta, mask=mask, geometry="sphere", position=position)
+    mask = masks[0] if len(set(masks)) == 1 else by_layer(masks)
+    return Dynamics(weights, beta, mask=mask, geometry="sphere", position=position_part(positions))
 
 
 def _weights(
@@ -90,44 +90,8 @@ def _through(values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else Stack(np.stack(values))
 
 
-def _block(blocks: Sequence[BlockWeights], with_mlp: bool) -> Block:
-    mlp = MLP(
-        W_in=_through([b.mlp.W_in for b in blocks]),
-        W_out=_through([b.mlp.W_out for b in blocks]),
-        b_in=_through([b.mlp.b_in for b in blocks]),
-        b_out=_through([b.mlp.b_out for b in blocks]),
-        gate=_through([b.mlp.gate for b in blocks]),
-        activation=blocks[0].mlp.activation,
-    )
-    return Block(
-        mlp=mlp if with_mlp else None,
-        attention_norm=_norm([b.attention_norm for b in blocks]),
-        mlp_norm=_norm([b.mlp_norm for b in blocks]),
-        order=blocks[0].order,
-    )
-
-
-def _norm(norms: Sequence[Norm]) -> LayerNorm | RMSNorm:
-    gain, bias = _through([n.gain for n in norms]), _through([n.bias for n in norms])
-    return (LayerNorm if norms[0].kind == "layer" else RMSNorm)(gain, bias, norms[0].eps)
-
-
 def final_norm(model: Model) -> LayerNorm | RMSNorm | None:
     """The norm that the model applies to its last state, or None."""
-    found = model.require_parts().final_norm()
-    return None if found is None else _norm([found])
-
-
-def _position(model: Model, layers: Sequence[int], n: int) -> Relative | Rotary | None:
-    found = [model.require_parts().position(layer, n) for layer in layers]
-    _alike([(one.kind, np.asarray(one.table, dtype=float).tobytes()) for one in found])
-    if found[0].kind == "rotary":
-        return Rotary(found[0].table)
-    return Relative(found[0].table) if found[0].kind == "relative" else None
-
-
-def _alike(values: Sequence[Any]) -> Any:
-    """The one mask, or positions, of several layers."""
-    if len(set(values)) > 1:
-        raise InputError("The layers of this model differ in mask or positions, so it is one dynamics per layer only.")
-    return values[0]
+    part = norm_part(model.require_parts().final_norm())
+    assert part is None or isinstance(part, (LayerNorm, RMSNorm))
+    return part

@@ -173,11 +173,13 @@ def squared_length(model: Model, layer: int) -> float:
     """Mean squared length of the tokens that enter attention, for unit variance before the norm's gain and bias."""
     parts = model.require_parts()
     block = parts.block(layer)
-    if block.order == "pre":
+    if block.order != "post":
         norm: Norm | None = block.attention_norm
     else:  # a post-norm layer reads what the layer before it has normed, the first one what the embedding has
         norm = parts.block(layer - 1).mlp_norm if layer > 0 else parts.input_norm()
     norm = norm or block.mlp_norm
+    if norm is None:  # nothing is normed on the way in: coordinates of unit variance
+        return float(block.Q.shape[-1])
     return float((norm.gain**2).sum() + (0.0 if norm.bias is None else (norm.bias**2).sum()))
 
 

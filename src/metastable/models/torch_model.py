@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 from metastable.errors import InputError
@@ -92,7 +93,8 @@ class _Enough(Exception):
 def _hooks(model: TorchModel, layers: int, states: See, attention: See) -> Iterator[Any]:
     """Hooks on every layer and its attention, put there one by one."""
     modules, norm = model.layers, model.family.norm
-    final = model.stack.get_submodule(norm) if norm and layers == len(modules) else None
+    normed = layers == len(modules) and model.parts.final_norm() is not None
+    final = model.stack.get_submodule(norm) if normed else None
     counted = {"states": 0, "attention": 0}  # a shared block is one module that is called many times
 
     def enter(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -108,6 +110,9 @@ def _hooks(model: TorchModel, layers: int, states: See, attention: See) -> Itera
         if layer == layers and final is None:
             raise _Enough
 
+    def ask(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        return args, kwargs | {"output_attentions": True}
+
     def attended(module: Any, args: Any, output: Any) -> None:
         counted["attention"] += 1
         attention(counted["attention"], shown(_map(model, output)[0]))
@@ -115,7 +120,10 @@ def _hooks(model: TorchModel, layers: int, states: See, attention: See) -> Itera
     yield modules[0].register_forward_pre_hook(enter, with_kwargs=True)
     for layer in dict.fromkeys(modules):
         yield layer.register_forward_hook(leave)
-        yield layer.get_submodule(model.family.attention).register_forward_hook(attended)
+        inner = layer.get_submodule(model.family.attention)
+        yield inner.register_forward_hook(attended)
+        if "output_attentions" in signature(inner.forward).parameters:  # some give their map only when asked
+            yield inner.register_forward_pre_hook(ask, with_kwargs=True)
     if final is not None:
         yield final.register_forward_hook(lambda module, args, output: states(layers, shown(output[0])))
 

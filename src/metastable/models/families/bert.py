@@ -1,4 +1,4 @@
-"""BERT and RoBERTa: post-norm blocks, absolute positions, biases everywhere."""
+"""BERT and RoBERTa (XLM-R, CamemBERT): post-norm blocks, absolute positions, biases everywhere."""
 
 from typing import Any
 
@@ -14,6 +14,8 @@ from metastable.models.families.shared import (
     numbered,
     output_by_head,
 )
+
+OFFSET = ("roberta", "xlm-roberta", "camembert")  # types that count positions from the padding index + 1
 
 
 def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
@@ -40,7 +42,7 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
 
 def longest(config: Any) -> int:
     """RoBERTa numbers positions from the padding index + 1, which costs it the first places of the table."""
-    first = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    first = config.pad_token_id + 1 if config.model_type in OFFSET else 0
     return int(config.max_position_embeddings) - first
 
 

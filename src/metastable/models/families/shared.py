@@ -26,7 +26,7 @@ class Tensors(Mapping[str, Array]):
 
 @dataclass(frozen=True)
 class Norm:
-    """LayerNorm ("layer") or RMSNorm ("rms") with its gain (d,), bias (d,) or None, and epsilon."""
+    """LayerNorm ("layer"), RMSNorm ("rms") or a gain alone ("scale"): gain (d,), bias (d,) or None, and epsilon."""
 
     kind: str
     gain: Array
@@ -35,8 +35,22 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class HeadNorm:
+    """A norm of queries or keys: gain (1, k) for all heads or (h, k), bias alike or None.
+
+    ``kind`` is "layer" or "rms"; ``joint`` says that mean and mean square are taken over all heads of a token together.
+    """
+
+    kind: str
+    gain: Array
+    bias: Array | None
+    eps: float
+    joint: bool = False
+
+
+@dataclass(frozen=True)
 class FeedForward:
-    """W_out act(W_in x + b_in) + b_out; with a gate, W_out (act(gate x) * (W_in x + b_in)) + b_out."""
+    """W_out act(W_in x + b_in) + b_out; with a gate, W_out (act(gate x + b_gate) * (W_in x + b_in)) + b_out."""
 
     W_in: Array
     W_out: Array
@@ -44,6 +58,35 @@ class FeedForward:
     b_out: Array | None
     gate: Array | None
     activation: str
+    b_gate: Array | None = None
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Several gated MLPs, of which a router (e, d) chooses the ``top`` for each token.
+
+    W_in and gate are (e, m, d), W_out is (e, d, m); see `metastable.equation.blocks.Experts`.
+    """
+
+    router: Array
+    W_in: Array
+    W_out: Array
+    gate: Array
+    activation: str
+    top: int
+    normalised: bool = True
+
+
+@dataclass(frozen=True)
+class Cross:
+    """A decoder's attention to its encoder's last states: maps as in ``BlockWeights``, and a norm of who looks."""
+
+    Q: Array
+    K: Array
+    V: Array
+    O: Array
+    scale: float
+    norm: Norm
 
 
 @dataclass(frozen=True)
@@ -53,6 +96,10 @@ class BlockWeights:
     Q, K (h, k, d), V (h, v, d), O (h, d, v): token x has query Q_h x + q_bias_h, and attention adds
     sum_h O_h (sum_j A^h_ij (V_h x_j + v_bias_h)) + o_bias. Scores are ``scale`` times query . key. Grouped key
     and value heads are repeated, so that every head has its own; ``groups`` says how many there were.
+
+    ``order`` is that of `metastable.equation.blocks`; ``attention_out`` and ``mlp_out`` are applied to what a sublayer
+    gives before it is added; ``q_norm`` and ``k_norm`` to queries and keys before positions turn them; with a ``cap``
+    c a score s becomes c tanh(s / c). ``cross`` is what a decoder adds between attention and MLP.
     """
 
     Q: Array
@@ -66,9 +113,15 @@ class BlockWeights:
     scale: float
     groups: int
     order: str
-    attention_norm: Norm
-    mlp_norm: Norm
-    mlp: FeedForward
+    attention_norm: Norm | None
+    mlp_norm: Norm | None
+    mlp: FeedForward | Experts
+    attention_out: Norm | None = None
+    mlp_out: Norm | None = None
+    q_norm: HeadNorm | None = None
+    k_norm: HeadNorm | None = None
+    cap: float | None = None
+    cross: Cross | None = None
 
     @property
     def heads(self) -> int:
@@ -80,12 +133,14 @@ class BlockWeights:
 class Positions:
     """How positions enter the scores of a layer.
 
-    ``kind`` is "embedded" (added to the tokens, nothing left for the scores), "rotary" (``table`` is the
-    frequencies, (k/2,)) or "relative" (``table`` is the bias by j - i, (h, 2n - 1), or a function of n giving it).
+    ``kind`` is "embedded" (added to the tokens, nothing left for the scores), "rotary" (``table`` is the frequencies
+    (m,) of the first 2m coordinates; ``interleaved`` pairs neighbours, otherwise c and c + m), "relative" (``table`` is
+    the bias by j - i, (h, 2n - 1)) or "bias" ((h, n, n)). A table may be a function of n giving it.
     """
 
     kind: str
     table: Any = None
+    interleaved: bool = False
 
 
 EMBEDDED = Positions("embedded")
@@ -111,6 +166,8 @@ class Family(NamedTuple):
     final_norm: Callable[[Tensors, Config], Norm | None] = lambda tensors, config: None  # what is at ``norm``
     input_norm: Callable[[Tensors, Config], Norm | None] = lambda tensors, config: None  # the tokens' own, at layer 0
     shares: bool = False  # layers may be one and the same block, which can be applied again
+    refuses: Callable[[Config], str] = lambda config: ""  # why such a model is not done exactly, in a sentence
+    decoders: bool = True  # whether it also reads the decoder of an encoder-decoder, cross-attention left out
 
 
 def numbered(path: str, count: int) -> list[str]:
@@ -142,15 +199,13 @@ def layer_norm(tensors: Tensors, path: str, eps: float) -> Norm:
     return Norm("layer", tensors[f"{path}.weight"], tensors.get(f"{path}.bias"), float(eps))
 
 
-def rms_norm(tensors: Tensors, path: str, eps: float) -> Norm:
-    """The RMSNorm at a path."""
-    return Norm("rms", tensors[f"{path}.weight"], None, float(eps))
+def rms_norm(tensors: Tensors, path: str, eps: float, offset: float = 0.0) -> Norm:
+    """The RMSNorm at a path; Gemma keeps its gains less 1, the ``offset``."""
+    return Norm("rms", tensors[f"{path}.weight"] + offset, None, float(eps))
 
 
 def feed_forward(tensors: Tensors, first: str, last: str, act: object, gate: str = "") -> FeedForward:
     """The MLP whose maps are at the paths ``first``, ``last`` and, where it is gated, ``gate``."""
-    if gate and f"{gate}.bias" in tensors:
-        raise InputError("This model has a bias on its MLP gate, which is not supported.")
     return FeedForward(
         tensors[f"{first}.weight"],
         tensors[f"{last}.weight"],
@@ -158,6 +213,7 @@ def feed_forward(tensors: Tensors, first: str, last: str, act: object, gate: str
         tensors.get(f"{last}.bias"),
         tensors[f"{gate}.weight"] if gate else None,
         activation(act),
+        tensors.get(f"{gate}.bias") if gate else None,
     )
 
 
@@ -165,6 +221,8 @@ def feed_forward(tensors: Tensors, first: str, last: str, act: object, gate: str
 _ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_accurate": "gelu_tanh",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
@@ -172,7 +230,18 @@ _ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
     "linear": "identity",
+    "quick_gelu": "quick_gelu",
 }
+
+
+_SAID = ("hidden_act", "hidden_activation", "activation_function", "activation", "dense_act_fn")
+
+
+def unknown_activation(config: Config) -> str:
+    """Why the activation that a configuration names is not one of the simulator's; empty where it is."""
+    said = [getattr(config, name, None) for name in _SAID]
+    unknown = [name for name in said if isinstance(name, str) and name not in _ACTIVATIONS]
+    return f"The activation {unknown[0]!r} of its MLP is not known here." if unknown else ""
 
 
 def activation(name: object) -> str:

@@ -1,0 +1,43 @@
+"""DistilBERT: BERT with fewer layers and other names."""
+
+from typing import Any
+
+from metastable.models.families.projections import attention, projection
+from metastable.models.families.shared import (
+    EMBEDDED,
+    BlockWeights,
+    Family,
+    Tensors,
+    feed_forward,
+    layer_norm,
+    numbered,
+)
+
+_EPS = 1e-12
+
+
+def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
+    """Layer l as plain arrays."""
+    path, heads = f"transformer.layer.{l}", config.n_heads
+    made = [projection(tensors, f"{path}.attention.{name}", heads) for name in ("q_lin", "k_lin", "v_lin")]
+    return BlockWeights(
+        **attention(tensors, made, f"{path}.attention.out_lin"),
+        scale=(config.dim // heads) ** -0.5,
+        order="post",
+        attention_norm=layer_norm(tensors, f"{path}.sa_layer_norm", _EPS),
+        mlp_norm=layer_norm(tensors, f"{path}.output_layer_norm", _EPS),
+        mlp=feed_forward(tensors, f"{path}.ffn.lin1", f"{path}.ffn.lin2", config.activation),
+    )
+
+
+FAMILY = Family(
+    name="distilbert",
+    layers=lambda config: numbered("transformer.layer", config.n_layers),
+    attention="attention",
+    block=block,
+    embedding=lambda tensors, config, rows: tensors.rows("embeddings.word_embeddings.weight", rows),
+    positions=lambda tensors, config, l: EMBEDDED,
+    mask=lambda config, l: "full",
+    longest=lambda config: int(config.max_position_embeddings),
+    input_norm=lambda tensors, config: layer_norm(tensors, "embeddings.LayerNorm", _EPS),
+)
