@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import metastable as ms
 from metastable.engines import ENGINES
 from metastable.equation import blocks, masks, positions, scores
+from metastable.equation.fields import CrossAttention
 from metastable.equation.weights import Stack
 from metastable.solve.plan import make_plan
 from tests.equation.test_dynamics import layer_norm, softmax
@@ -152,6 +153,35 @@ def test_experts_through_layers():
     np.testing.assert_allclose(run.x[-1], want, rtol=1e-10)
 
 
+@pytest.mark.parametrize("order", blocks.ORDERS)
+def test_an_external_field(order):
+    """Attention to tokens that do not move, after attention (or beside it), with a norm of its own."""
+    states, norm = rng.normal(size=(3, D)), blocks.RMSNorm(GAIN)
+    field = CrossAttention(WEIGHTS, states, blocks.RMSNorm(BIAS), beta=0.7)
+    got = one_layer(attention_norm=norm, mlp_norm=norm, order=order, residual=0.5, field=field)
+
+    def pushed(x):
+        q = np.einsum("hkd,nd->hnk", Q_MAP, rms_norm(x, BIAS))
+        A = softmax(0.7 * np.einsum("hnk,hkd,md->hnm", q, K_MAP, states))
+        return 0.5 * np.einsum("hdv,hnm,hve,me->nd", O_MAP, A, V_MAP, states)
+
+    def g(x):
+        return rms_norm(x, GAIN)
+
+    if order == "post":
+        u = g(X + 0.5 * attend(X))
+        u = u + pushed(u)
+        want = g(u + 0.5 * fed(u))
+    elif order == "pre":
+        u = X + 0.5 * attend(g(X))
+        u = u + pushed(u)
+        want = u + 0.5 * fed(g(u))
+    else:
+        want = X + 0.5 * attend(g(X)) + pushed(X) + 0.5 * fed(g(X))
+    np.testing.assert_allclose(got, want, rtol=1e-11)
+    assert field.attention(X).shape == (H, N, 3)
+
+
 # --- scores, positions, masks ---------------------------------------------------------------------------------------
 
 
@@ -182,6 +212,12 @@ def test_partial_and_interleaved_rotary(frequencies, interleaved):
     dyn = ms.Dynamics(WEIGHTS, position=position, geometry="euclidean")
     want = scored(X, *[lambda q: turned(q, frequencies, interleaved)] * 2)
     np.testing.assert_allclose(dyn.attention(0.0, X), softmax(want), atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_kernels_turn_as_the_compiled_sum_does(interleaved):
+    dyn = ms.Dynamics(WEIGHTS, position=positions.Rotary([1.3], True, interleaved), geometry="euclidean")
     engines = [name for name, e in ENGINES.items() if e.supports(make_plan(dyn, X, t=0.1)[0]) is None]
     assert "exact" in engines
     runs = [ms.simulate(dyn, X, t=0.3, save=2, engine=name).x for name in engines]
@@ -275,7 +311,7 @@ def test_layers_of_normed_weights():
         np.testing.assert_allclose(dyn.attention(float(t), X), one.attention(0.0, X), atol=1e-14)
     with pytest.raises(ms.InputError, match="same maps"):
         ms.weights.stack([ms.Weights(V=np.eye(4)), ms.Weights(V=np.eye(4), q_norm=blocks.HeadNorm())])
-    with pytest.raises(ms.InputError, match="differ in more"):
+    with pytest.raises(ms.InputError, match="only arrays differ"):
         ms.weights.stack([ms.Weights(q_norm=blocks.HeadNorm()), ms.Weights(q_norm=blocks.HeadNorm(joint=True))])
 
 
@@ -307,13 +343,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_engines_run_it_alike_or_say_why_not(name):
+def test_engines_take_it_or_say_why_not(name):
     dyn, able, words = CASES[name]
     plan, _ = make_plan(dyn, TWO, t=0.3)
     against = {engine: ENGINES[engine].supports(plan) for engine in ENGINES}
     assert {engine for engine, why in against.items() if why is None} == able
     for engine, word in words.items():
         assert word in against[engine]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_engines_run_it_alike(name):
+    dyn, able, _ = CASES[name]
     runs = [ms.simulate(dyn, TWO, t=0.3, save=2, engine=engine).x for engine in sorted(able)]
     for run in runs:
         np.testing.assert_allclose(run, runs[0], atol=1e-11)
@@ -337,6 +379,8 @@ REFUSED = [
     (lambda: ms.Dynamics(mask="causal; full", geometry="rescaled"), "do not depend on time"),
     (lambda: ms.Dynamics(mask="causal; fulll"), "did you mean 'full'"),
     (lambda: masks.by_layer([]), "list of masks"),
+    (lambda: CrossAttention(WEIGHTS, np.ones(3)), "finite tokens"),
+    (lambda: CrossAttention(np.eye(2), X), "Weights object"),
     (lambda: positions.rotary(8, share=0.4), "even number of turned"),
     (lambda: positions.rotary(8, share=2.0), "between 0 and 1"),
     (lambda: ms.simulate(ms.Dynamics(position=positions.Rotary([1.0] * 3, partial=True)), TWO, t=0.1), "at most 1"),

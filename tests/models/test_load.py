@@ -12,8 +12,7 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.models import load, zoo
-from metastable.models.families import FAMILIES
-from tests.models.conftest import IDS, build
+from tests.models.conftest import IDS, SMALL, build
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def folder(folders, tmp_path):
     return shutil.copytree(folders["bert"], tmp_path / "bert")
 
 
-@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.parametrize("name", SMALL)
 def test_every_family_from_a_saved_folder(models, name):
     model = models[name]
     assert model.depth == 3

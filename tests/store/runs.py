@@ -6,6 +6,7 @@ import numpy as np
 
 import metastable as ms
 from metastable.equation.blocks import MLP, Block, Experts, HeadNorm, LayerNorm, RMSNorm, Scale
+from metastable.equation.fields import CrossAttention
 from metastable.equation.positions import Bias, Relative, Rotary, alibi, rotary
 from metastable.equation.weights import Stack, Weights, stack
 from metastable.solve.plan import make_plan
@@ -109,6 +110,7 @@ MORE_PARTS: dict[str, ms.Dynamics] = {
             attention_out=Scale(draw(4)),
             mlp_out=RMSNorm(draw(4)),
             skip=0.5,
+            field=CrossAttention(Weights(V=draw(4, 4)), draw(3, 4), RMSNorm(draw(4)), beta=2.0),
         ),
     ),
 }

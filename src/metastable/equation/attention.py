@@ -99,19 +99,19 @@ def _divided_last(dyn: Parts, q: Array, k: Array, v: Array, these: Array, unscal
 
 def queries(dyn: Parts, now: Weights, y: Tokens) -> Array:
     """Q_h y_i, normed if need be and turned by its position, (..., h, n, k)."""
-    q = _mapped(now.Q, now.q_bias, y)
+    q = mapped(now.Q, now.q_bias, y)
     return _turned(dyn, q if now.q_norm is None else now.q_norm(q))
 
 
 def keys(dyn: Parts, now: Weights, y: Tokens) -> Array:
     """K_h y_j, normed if need be and turned by its position, (..., h, n, k)."""
-    k = _mapped(now.K, now.k_bias, y)
+    k = mapped(now.K, now.k_bias, y)
     return _turned(dyn, k if now.k_norm is None else now.k_norm(k))
 
 
 def values(now: Weights, x: Tokens) -> Array:
     """V_h x_j, (..., h, n, v)."""
-    return _mapped(now.V, now.v_bias, x)
+    return mapped(now.V, now.v_bias, x)
 
 
 def output(now: Weights, mixed: Array) -> Tokens:
@@ -123,7 +123,7 @@ def output(now: Weights, mixed: Array) -> Tokens:
     return out if now.o_bias is None else out + jnp.asarray(now.o_bias, mixed.dtype)
 
 
-def _mapped(W: Array | None, bias: Array | None, y: Tokens) -> Array:
+def mapped(W: Array | None, bias: Array | None, y: Tokens) -> Array:
     """W_h y_i + bias_h for every head, (..., h, n, k)."""
     if W is None:
         out = y[..., None, :, :]

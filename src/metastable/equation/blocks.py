@@ -5,8 +5,8 @@
     order "parallel" (GPT-J, Pythia, Phi):  z = x + r a(norm_1(x)) + r m(norm_2(x))
 
 There a = out_1 after attention and m = out_2 after the MLP, where out_1 and out_2 are norms (Gemma 2, OLMo 2) or gains
-(LayerScale of DINOv2) of what a sublayer gives, or nothing. Every array may be a ``Stack`` (one entry per layer) or a
-function of time.
+(LayerScale of DINOv2) of what a sublayer gives, or nothing. A field (T5's decoder) is added after attention, r f(u), or
+beside it where blocks are parallel. Every array may be a ``Stack`` (one entry per layer) or a function of time.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from metastable.backend import is_traced, jax, jnp, register
+from metastable.equation.fields import CrossAttention
 from metastable.equation.norms import HeadNorm, LayerNorm, RMSNorm, Scale, check_fields
 from metastable.equation.weights import varies
 from metastable.errors import InputError, unknown
 
-__all__ = ["ACTIVATIONS", "MLP", "ORDERS", "Block", "Experts", "HeadNorm", "LayerNorm", "RMSNorm", "Scale"]
+__all__ = [
+    "ACTIVATIONS", "MLP", "ORDERS", "Block", "CrossAttention", "Experts", "HeadNorm", "LayerNorm", "RMSNorm", "Scale",
+]  # fmt: skip
 
 Array = Any
 Part = Any
@@ -145,6 +148,8 @@ class Block:
     skip : float
         What is left of the token itself in such a sum, 1 in every model: x + r a(x) is skip x + r a(x). For layers with
         norms only.
+    field : CrossAttention or any function of tokens, optional
+        What moves tokens from outside; it has its own norm.
     """
 
     mlp: Part = None
@@ -155,11 +160,12 @@ class Block:
     attention_out: Part = None
     mlp_out: Part = None
     skip: float = 1.0
+    field: Part = None
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise unknown("order of norms", self.order, ORDERS)
-        for name in ("mlp", "attention_norm", "mlp_norm", "attention_out", "mlp_out"):
+        for name in ("mlp", "attention_norm", "mlp_norm", "attention_out", "mlp_out", "field"):
             part = getattr(self, name)
             if part is not None and not callable(part):
                 raise InputError(f"{name} must be a part or a function of tokens, not {type(part).__name__}.")
@@ -181,17 +187,18 @@ class Block:
         """One whole layer x -> z, where ``attend`` is the attention of this layer."""
         first, second = self.attention_norm or _same, self.mlp_norm or _same
         if self.order == "post":
-            u = first(self.skip * x + self._attended(attend, x))
+            u = self._pushed(first(self.skip * x + self._attended(attend, x)))
             return second(u if self.mlp is None else self.skip * u + self._fed(u))
         if self.order == "pre":
-            u = self.skip * x + self._attended(attend, first(x))
+            u = self._pushed(self.skip * x + self._attended(attend, first(x)))
             return u if self.mlp is None else self.skip * u + self._fed(second(u))
-        return self.skip * x + self._attended(attend, first(x)) + self._fed(second(x))
+        return self.skip * x + self.pull(attend, x)
 
     def pull(self, attend: Callable[[Array], Array], x: Array) -> Array:
         """The layer's increment per unit of time, for continuous dynamics (not order "post" with norms)."""
         first, second = self.attention_norm or _same, self.mlp_norm or _same
-        return self._attended(attend, first(x)) + self._fed(second(x))
+        added = self._attended(attend, first(x)) + self._fed(second(x))
+        return added if self.field is None else added + self.residual * self.field(x)
 
     def seen_by_attention(self, x: Array) -> Array:
         """What queries, keys and values are made of."""
@@ -199,6 +206,9 @@ class Block:
 
     def _attended(self, attend: Callable[[Array], Array], x: Array) -> Array:
         return self.residual * (self.attention_out or _same)(attend(x))
+
+    def _pushed(self, x: Array) -> Array:
+        return x if self.field is None else x + self.residual * self.field(x)
 
     def _fed(self, x: Array) -> Array | float:
         return 0.0 if self.mlp is None else self.residual * (self.mlp_out or _same)(self.mlp(x))

@@ -10,17 +10,22 @@ from metastable.equation import blocks as parts
 from metastable.equation import positions as kinds
 from metastable.equation import scores
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.fields import CrossAttention
 from metastable.equation.masks import by_layer
 from metastable.equation.weights import Stack, Weights, stacked
 from metastable.errors import InputError
 from metastable.models.families import BlockWeights, FeedForward, Norm, Positions
-from metastable.models.families.shared import Experts, HeadNorm
+from metastable.models.families.shared import Cross, Experts, HeadNorm
 
 _MAPS = ("K", "V", "O", "k_bias", "v_bias", "o_bias")
 
 
 def network(
-    blocks: Sequence[BlockWeights], positions: Sequence[Positions], masks: Sequence[str], with_mlp: bool = True
+    blocks: Sequence[BlockWeights],
+    positions: Sequence[Positions],
+    masks: Sequence[str],
+    with_mlp: bool = True,
+    outside: Any = None,
 ) -> Dynamics:
     """The layers of a model as one dynamics, whose time is the layer; one entry for a shared block.
 
@@ -33,6 +38,8 @@ def network(
         Of each layer, as ``Parts`` gives them.
     with_mlp : bool
         False leaves the MLP out.
+    outside : array (..., m, d), optional
+        The last states of a decoder's encoder, which its layers look at.
     """
     scales = {block.scale for block in blocks}
     beta = scales.pop() if len(scales) == 1 else 1.0
@@ -40,7 +47,7 @@ def network(
     if len(caps) > 1:
         raise InputError("The layers of this model differ in the cap of their scores; take them one by one.")
     weights = [network_weights(block, block.scale / beta) for block in blocks]
-    around = [network_block(block, with_mlp) for block in blocks]
+    around = [network_block(block, with_mlp, outside) for block in blocks]
     one = len(blocks) == 1
     return Dynamics(
         weights[0] if one else stacked(weights),
@@ -70,8 +77,10 @@ def _head_norm(norm: HeadNorm | None) -> parts.HeadNorm | None:
     return parts.HeadNorm(norm.gain, norm.bias, norm.eps, centred=norm.kind == "layer", joint=norm.joint)
 
 
-def network_block(block: BlockWeights, with_mlp: bool = True) -> parts.Block:
+def network_block(block: BlockWeights, with_mlp: bool = True, outside: Any = None) -> parts.Block:
     """What stands around a layer's attention."""
+    if block.cross is not None and outside is None:
+        raise InputError("The layers of a decoder look at its encoder's last states, which were not given.")
     return parts.Block(
         mlp=_mlp(block.mlp) if with_mlp else None,
         attention_norm=norm_part(block.attention_norm),
@@ -79,7 +88,13 @@ def network_block(block: BlockWeights, with_mlp: bool = True) -> parts.Block:
         order=block.order,
         attention_out=norm_part(block.attention_out),
         mlp_out=norm_part(block.mlp_out),
+        field=None if block.cross is None else _field(block.cross, outside),
     )
+
+
+def _field(cross: Cross, outside: Any) -> CrossAttention:
+    weights = Weights(Q=cross.Q, K=cross.K, V=cross.V, O=cross.O)
+    return CrossAttention(weights, outside, norm_part(cross.norm), cross.scale)
 
 
 def _mlp(mlp: FeedForward | Experts) -> parts.MLP | parts.Experts:

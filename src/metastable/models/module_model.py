@@ -1,7 +1,6 @@
 """What all torch models have in common: how they read, their sizes and precision, and one text through the library."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.as_measured import as_measured
 from metastable.models.images import Images, names, patches
 from metastable.models.model import Change, Given, Model, Reading
 from metastable.models.module_tensors import ModuleTensors
@@ -133,7 +133,7 @@ class ModuleModel(Model):
             inputs["decoder_input_ids"] = torch.tensor([self.seen(given)], device=device)  # (1, n)
         if "use_cache" in signature(self.whole.forward).parameters:
             options["use_cache"] = False
-        with torch.inference_mode(), _as_measured(self.whole):
+        with torch.inference_mode(), as_measured(self.whole):
             return self.whole(**inputs, **options)
 
     def altered(self, change: Change) -> Self:
@@ -159,25 +159,6 @@ class ModuleModel(Model):
         whole = next(module for module in made.modules() if type(module) is type(self.whole))
         whole = whole.to(device=self.stack.device, dtype=self.stack.dtype).eval().requires_grad_(False)
         return replace(self, whole=whole, stack=whole.get_submodule(path))
-
-
-@contextmanager
-def _as_measured(whole: Any) -> Iterator[None]:
-    """Eager attention and evaluation mode inside; a live model is its owner's and gets back what it had."""
-    trained = [module for module in whole.modules() if module.training]
-    configs = {id(module.config): module.config for module in whole.modules() if hasattr(module, "config")}.values()
-    before = [(config, config._attn_implementation) for config in configs]
-    try:
-        for config in configs:
-            config._attn_implementation = "eager"  # fused kernels do not show their maps
-        for module in trained:
-            module.training = False
-        yield
-    finally:
-        for config, attention in before:
-            config._attn_implementation = attention
-        for module in trained:
-            module.training = True
 
 
 def _features(name: str, item: Any) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from metastable.equation import geometry, masks, normalise, scores
 from metastable.equation.blocks import MLP, Block, Experts, HeadNorm, LayerNorm, RMSNorm, Scale
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.fields import CrossAttention
 from metastable.equation.positions import Alibi, Bias, Relative, Rotary
 from metastable.equation.weights import Stack, Weights
 from metastable.errors import InputError
@@ -22,7 +23,10 @@ from metastable.errors import InputError
 # Add a part that records can hold: a line here.
 _KINDS: dict[str, Any] = {
     cls.__name__: cls
-    for cls in (Weights, Stack, Bias, Relative, Alibi, Rotary, Block, MLP, Experts, LayerNorm, RMSNorm, HeadNorm, Scale)
+    for cls in (
+        *(Weights, Stack, Bias, Relative, Alibi, Rotary),
+        *(Block, MLP, Experts, LayerNorm, RMSNorm, HeadNorm, Scale, CrossAttention),
+    )
 }
 # parts that are known by name, with what finds them
 _NAMED: dict[type, Callable[[str], Any]] = {

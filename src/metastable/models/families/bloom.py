@@ -9,9 +9,9 @@ from metastable.models.families.projections import attention, woven
 from metastable.models.families.shared import (
     BlockWeights,
     Family,
-    FeedForward,
     Positions,
     Tensors,
+    feed_forward,
     layer_norm,
     numbered,
 )
@@ -21,15 +21,13 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     """Layer l as plain arrays."""
     path, eps, heads = f"h.{l}", config.layer_norm_epsilon, config.n_head
     made = woven(tensors, f"{path}.self_attention.query_key_value", heads, heads)
-    inner, outer = f"{path}.mlp.dense_h_to_4h", f"{path}.mlp.dense_4h_to_h"
-    weights = [tensors[f"{name}.{what}"] for what in ("weight", "bias") for name in (inner, outer)]
     return BlockWeights(
         **attention(tensors, made, f"{path}.self_attention.dense"),
         scale=(config.hidden_size // heads) ** -0.5,
         order="pre",
         attention_norm=layer_norm(tensors, f"{path}.input_layernorm", eps),
         mlp_norm=layer_norm(tensors, f"{path}.post_attention_layernorm", eps),
-        mlp=FeedForward(*weights, None, "gelu_tanh"),
+        mlp=feed_forward(tensors, f"{path}.mlp.dense_h_to_4h", f"{path}.mlp.dense_4h_to_h", "gelu_new"),
     )
 
 

@@ -12,10 +12,10 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     """Layer l as plain arrays."""
     path, eps = f"layers.{l}", config.layer_norm_eps
     norm = layer_norm(tensors, f"{path}.input_layernorm", eps)
-    names = [f"{path}.self_attn.{name}" for name in ("q_layernorm", "k_layernorm")]
+    query, key = f"{path}.self_attn.q_layernorm", f"{path}.self_attn.k_layernorm"
     return BlockWeights(
         **llama_attention(tensors, config, l, out="dense"),
-        **(head_norms(tensors, *names, eps, kind="layer") if config.qk_layernorm else {}),
+        **(head_norms(tensors, query, key, eps, kind="layer") if config.qk_layernorm else {}),
         scale=head_width(config) ** -0.5 * turn_scale(tensors, config),
         order="parallel",
         attention_norm=norm,

@@ -78,6 +78,18 @@ class Experts:
 
 
 @dataclass(frozen=True)
+class Cross:
+    """A decoder's attention to its encoder's last states: maps as in ``BlockWeights``, and a norm of who looks."""
+
+    Q: Array
+    K: Array
+    V: Array
+    O: Array
+    scale: float
+    norm: Norm
+
+
+@dataclass(frozen=True)
 class BlockWeights:
     """One transformer layer.
 
@@ -87,7 +99,7 @@ class BlockWeights:
 
     ``order`` is that of `metastable.equation.blocks`; ``attention_out`` and ``mlp_out`` are applied to what a sublayer
     gives before it is added; ``q_norm`` and ``k_norm`` to queries and keys before positions turn them; with a ``cap``
-    c a score s becomes c tanh(s / c).
+    c a score s becomes c tanh(s / c). ``cross`` is what a decoder adds between attention and MLP.
     """
 
     Q: Array
@@ -109,6 +121,7 @@ class BlockWeights:
     q_norm: HeadNorm | None = None
     k_norm: HeadNorm | None = None
     cap: float | None = None
+    cross: Cross | None = None
 
     @property
     def heads(self) -> int:

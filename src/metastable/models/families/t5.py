@@ -9,6 +9,7 @@ import numpy as np
 
 from metastable.models.families.shared import (
     BlockWeights,
+    Cross,
     Family,
     Positions,
     Tensors,
@@ -21,7 +22,7 @@ from metastable.models.families.shared import (
 
 
 def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
-    """Layer l as plain arrays; a decoder's cross-attention is left out."""
+    """Layer l as plain arrays."""
     path, heads, eps = f"block.{l}.layer", config.num_heads, config.layer_norm_epsilon
     att, last = f"{path}.0.SelfAttention", f"{path}.{2 if config.is_decoder else 1}"
     mlp = f"{last}.DenseReluDense"
@@ -47,6 +48,22 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
             config.dense_act_fn,
             gate=f"{mlp}.wi_0" if gated else "",
         ),
+        cross=_cross(tensors, config, f"{path}.1"),
+    )
+
+
+def _cross(tensors: Tensors, config: Any, path: str) -> Cross | None:
+    """A decoder's attention to its encoder; it has no positions."""
+    if not config.is_decoder:
+        return None
+    att, heads = f"{path}.EncDecAttention", config.num_heads
+    return Cross(
+        Q=by_head(tensors[f"{att}.q.weight"], heads),
+        K=by_head(tensors[f"{att}.k.weight"], heads),
+        V=by_head(tensors[f"{att}.v.weight"], heads),
+        O=output_by_head(tensors[f"{att}.o.weight"], heads),
+        scale=1.0,
+        norm=rms_norm(tensors, f"{path}.layer_norm", config.layer_norm_epsilon),
     )
 
 
