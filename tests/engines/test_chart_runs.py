@@ -45,12 +45,12 @@ def assert_same(exact, dense, rtol=1e-11):
     ("kind", "mask", "method"),
     [
         ("identity", "causal", "rk4"),
-        ("symmetric", "full", "euler"),
-        ("contracting", "full", "rk4"),
+        pytest.param("symmetric", "full", "euler", marks=pytest.mark.slow),
+        pytest.param("contracting", "full", "rk4", marks=pytest.mark.slow),
         ("contracting", "causal", "layers"),
         ("complex", "causal", "euler"),
-        ("turning", "full", "layers"),
-        ("turning", "full", "rk4"),
+        pytest.param("turning", "full", "layers", marks=pytest.mark.slow),
+        pytest.param("turning", "full", "rk4", marks=pytest.mark.slow),
     ],
 )
 def test_as_dense(kind, mask, method):
@@ -62,7 +62,9 @@ def test_as_dense(kind, mask, method):
     np.testing.assert_allclose(exact.coordinates()[0], dense.coordinates()[0], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [16, 17, 40, 515])  # one panel, part of a second, three, and too many to keep
+@pytest.mark.parametrize(
+    "n", [pytest.param(16, marks=pytest.mark.slow), 17, pytest.param(40, marks=pytest.mark.slow), 515]
+)  # one panel, part of a second, three, and too many to keep
 @pytest.mark.parametrize("Q", [None, np.diag([1.0, 0.5, 1.0, 2.0])])  # scores symmetric in the chart, and not
 def test_scores_of_one_panel_serve_the_others(n, Q):
     dyn = dynamics("symmetric", 4, Q=Q)
@@ -124,6 +126,7 @@ def test_both_ways_notice_that_rounding_decides():
     assert exact.valid_until < 6.0
 
 
+@pytest.mark.slow
 def test_what_kernels_cannot_take_goes_to_jax_or_is_refused():
     z = tokens(6, 2)
     for dyn, asked in [
@@ -138,6 +141,7 @@ def test_what_kernels_cannot_take_goes_to_jax_or_is_refused():
             ms.simulate(dyn, z, t=0.5, save=2, engine="chart-kernels", **asked)
 
 
+@pytest.mark.slow
 def test_a_member_without_eigenvectors_runs_too_and_says_how():
     members = [dynamics("symmetric", 2), ms.Dynamics(ms.Weights(V=[[1.0, 1.0], [0.0, 1.0]]), geometry="rescaled")]
     runs = ms.simulate(members, tokens(6, 2, runs=(2,)), t=1.0, save=2)

@@ -121,7 +121,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", [pytest.param(p, marks=pytest.mark.slow) if p == "sinkhorn" else p for p in PARTS])
 def test_velocity_field_is_the_velocity_of_the_dynamics(name):
     dyn, x = ms.Dynamics(**PARTS[name]), ms.initial.sphere(60, 3, seed=1)
     true = np.asarray(dyn.velocity(0.3, x))

@@ -100,12 +100,14 @@ def test_ties_duplicates_offsets_and_far_potentials():
     assert np.allclose(A[1], np.eye(40), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_thousand_tokens():
     x = ms.initial.sphere(1000, 3)
     A = np.asarray(scaled(jnp.asarray(9.0 * x @ x.T)))
     assert exact_error(A) < 1e-12
 
 
+@pytest.mark.slow
 def test_derivatives_agree_with_central_differences():
     rng = np.random.default_rng(2)
     s = jnp.asarray(rng.standard_normal((3, 1, 6, 6)) * np.array([1.0, 5.0, 20.0])[:, None, None, None])
@@ -135,6 +137,7 @@ def test_derivatives_keep_the_sums_and_ignore_row_and_column_terms():
     assert float(jnp.abs(still).max()) < 1e-11
 
 
+@pytest.mark.slow
 def test_batches_vmap_and_float32():
     s = jnp.asarray(np.random.default_rng(0).uniform(-9.0, 9.0, (2, 3, 4, 6, 6)))
     A = scaled(s)

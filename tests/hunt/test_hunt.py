@@ -16,6 +16,7 @@ from tests.hunt import planted
 RULES = Rules(n=8, d=3, batch=8, elite=2, leads="modulus", scores="positive")
 
 
+@pytest.mark.slow
 def test_a_hunt_goes_on_where_it_was_left(tmp_path, monkeypatch):
     turns = []
     whole = rounds._round

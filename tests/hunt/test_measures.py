@@ -28,6 +28,7 @@ def test_separation_bounds_the_distance_from_any_three_centres():
     assert float(separation(np.repeat(w[:3], 4, axis=0))) < 1e-9
 
 
+@pytest.mark.slow
 def test_a_step_uphill_raises_the_settling_time_within_the_rules():
     rules = Rules(n=8, d=3, batch=8, elite=4)
     start = draw(rules, 8, 0)

@@ -1,4 +1,4 @@
-"""Small random models of the first families, built here and saved as folders; all of them are in tiny_models.py."""
+"""Small random models of every family, built here and saved as folders; no network, no tokenizer."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from metastable.models import Model, load, zoo
 
 IDS = [3, 17, 5, 41, 17, 2, 8, 3, 29, 11]
 VOCABULARY = 50
-NAMES = ("albert", "bert", "roberta", "t5", "gpt2", "llama", "mistral", "qwen2")
+SMALL = ("albert", "bert", "roberta", "t5", "gpt2", "llama", "mistral", "qwen2")  # what `build` makes
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,11 +52,11 @@ def build(name: str) -> Any:
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One saved folder per name."""
+    """One saved folder per family."""
     home = tmp_path_factory.mktemp("saved")
-    for name in NAMES:
+    for name in SMALL:
         build(name).save_pretrained(home / name)
-    return {name: home / name for name in NAMES}
+    return {name: home / name for name in SMALL}
 
 
 @pytest.fixture(scope="session")

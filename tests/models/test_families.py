@@ -5,7 +5,7 @@ import pytest
 from scipy.special import erf
 
 from metastable.models import load
-from tests.models.conftest import IDS, NAMES, plain
+from tests.models.conftest import IDS, SMALL, plain
 
 ACT = {
     "gelu": lambda a: a * (1 + erf(a / np.sqrt(2))) / 2,
@@ -65,7 +65,7 @@ def layer(block, x, positions, mask):
     return u + feed(block.mlp, norm(block.mlp_norm, u)), A
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SMALL)
 def test_layers_from_plain_arrays(models, name):
     model = models[name]
     states, maps = plain(model, IDS)

@@ -12,7 +12,7 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.models import load, zoo
-from tests.models.conftest import IDS, NAMES, build
+from tests.models.conftest import IDS, SMALL, build
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def folder(folders, tmp_path):
     return shutil.copytree(folders["bert"], tmp_path / "bert")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SMALL)
 def test_every_family_from_a_saved_folder(models, name):
     model = models[name]
     assert model.depth == 3
@@ -214,8 +214,11 @@ def test_reach_says_why_without_loading(
         with pytest.raises(InputError, match=sentence):
             home.reach(name)
     monkeypatch.setattr(home, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'metastable\[models\]'"):
-        home.reach("minilm")
+    home.reach("minilm", 5.0)
+    with pytest.raises(InputError, match=r"title-t5.* needs PyTorch .*pip install 'metastable\[models\]'"):
+        home.reach("title-t5")
+    with pytest.raises(InputError, match="models of a hub need the library transformers"):
+        home.reach("a/b")
 
 
 def test_an_impatient_download_does_not_try_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

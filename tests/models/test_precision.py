@@ -7,10 +7,10 @@ import torch
 from metastable.models import ladder, load
 from metastable.models.probe import trajectory
 from metastable.models.rungs import rung as real_rung
-from tests.models.conftest import IDS, NAMES
+from tests.models.conftest import IDS, SMALL
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SMALL)
 def test_the_states_are_those_of_a_float64_model_and_nothing_stays_behind(name, folders, models):
     model = load(folders[name])
     before = {key: value.clone() for key, value in model.whole.state_dict().items()}

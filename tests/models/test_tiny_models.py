@@ -167,7 +167,7 @@ def test_masks_by_layer(folder_of):
 # rows with an entry that a family does not do exactly, and a word of the sentence that says so
 REFUSED = {
     "bloom": ({"apply_residual_connection_post_layernorm": True}, "adds to normed tokens"),
-    "olmo": ({"clip_qkv": 1.0}, "clips queries, keys and values"),
+    "olmo": ({"clip_qkv": 1.0}, "clips its queries, keys and values"),
     "bert": ({"hidden_act": "mish"}, "activation 'mish'"),
 }
 
@@ -194,14 +194,13 @@ def test_the_decoder_of_bart_takes_the_generic_path(folder_of):
 def test_alibi_is_counted_once(folder_of):
     """Falcon's plain attention in the library adds it twice; what is measured is what the fused one computes."""
     import torch
+    from transformers import AutoModel
 
-    model = load(folder_of("falcon, alibi"))
+    model, text = load(folder_of("falcon, alibi")), torch.tensor([IDS])
     states, _ = seen(model, IDS, LAYERS)
-    whole = model.stack
+    fused = AutoModel.from_pretrained(folder_of("falcon, alibi"), attn_implementation="sdpa")
     with torch.no_grad():
-        twice = whole(torch.tensor([IDS])).last_hidden_state[0].numpy()
-        whole.set_attn_implementation("sdpa")
-        once = whole(torch.tensor([IDS])).last_hidden_state[0].numpy()
+        twice, once = (whole(text).last_hidden_state[0].numpy() for whole in (model.stack, fused))
     assert distance(states[-1], once) < 1e-5
     if distance(twice, once) < 1e-5:
         pytest.skip("the library has been corrected: metastable.models.as_measured can do without its hook")

@@ -5,7 +5,7 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.models import load, trajectory
-from tests.models.conftest import IDS, NAMES, plain
+from tests.models.conftest import IDS, SMALL, plain
 
 
 def seen(model, ids, layers):
@@ -16,7 +16,7 @@ def seen(model, ids, layers):
     return list(states.values()), list(maps.values())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SMALL)
 def test_states_and_maps_are_the_librarys(models, name):
     model = models[name]
     states, maps = plain(model, IDS)

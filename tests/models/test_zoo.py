@@ -28,6 +28,7 @@ def package(tmp_path, monkeypatch):
         hashlib.sha256(wheel.read_bytes()).hexdigest(),
         "",
         "MIT",
+        "bert",
         {"w.bin": ("tiny/w.bin", hashlib.sha256(DATA).hexdigest(), len(DATA))},
     )
     monkeypatch.setenv("METASTABLE_CACHE", str(tmp_path / "cache"))

@@ -27,7 +27,8 @@ def test_no_attention_structure_gives_uniform_attention():
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", ["real", "complex", "jordan", "negative"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["complex", *(pytest.param(k, marks=SLOW) for k in ("real", "jordan", "negative"))])
 @pytest.mark.parametrize("mask", ["full", pytest.param("causal", marks=SLOW), pytest.param("window(2)", marks=SLOW)])
 def test_rescaled_and_original_flows_agree(kind, mask):
     """ORACLES 16, with real, complex, defective and negative spectra, for tokens and attention."""
@@ -73,6 +74,7 @@ def test_fixed_rescaled_steps_are_those_of_equation_4(method):
     assert np.abs(run.x[-1] - z).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_hull_never_grows_and_limit_points_obey_the_identity():
     """ORACLES 17 for V = I and Q^T K = A^T A."""
     A = np.array([[1.0, 0.3], [0.0, 0.8]])
@@ -86,6 +88,7 @@ def test_hull_never_grows_and_limit_points_obey_the_identity():
     assert np.abs(np.where(size > 1e-9, size - best, 0.0)).max() < 1e-7 * size.max()
 
 
+@pytest.mark.slow
 def test_leading_projections_never_rise():
     """ORACLES 18: max_i phi*(z_i) never increases for a left eigenvector with lambda >= 0."""
     run = ms.simulate(
@@ -98,7 +101,7 @@ def test_leading_projections_never_rise():
     assert np.abs(zeta[0] - run.x[0] @ left.T).max() < 1e-12
 
 
-@pytest.mark.parametrize("u0", [1.0, 0.5])
+@pytest.mark.parametrize("u0", [pytest.param(1.0, marks=SLOW), 0.5])
 def test_two_opposite_tokens_on_the_line(u0):
     """ORACLES 19."""
     integral = quad(lambda w: (1 - np.tanh(w)) / (w * np.tanh(w)), u0**2, np.inf, epsabs=1e-13, epsrel=1e-13)[0]

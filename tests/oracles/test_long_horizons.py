@@ -60,6 +60,7 @@ def test_score_matrix_that_is_not_the_identity():
     assert_close(PUBLISHED, np.random.default_rng(8).uniform(-5, 5, (8, 2)), 40.0, 0.1, score=score)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("V", [PUBLISHED, np.diag([1.0, 1.0, -0.5]), ms.weights.goe(3, 1)])
 def test_adaptive_runs_agree_with_fine_fixed_steps_at_long_horizons(V):
     z0 = np.random.default_rng(9).uniform(-2, 2, (10, len(V)))
@@ -70,6 +71,7 @@ def test_adaptive_runs_agree_with_fine_fixed_steps_at_long_horizons(V):
     assert np.abs((a - b) / np.abs(b).max(axis=-2, keepdims=True)).max() < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tsit5", pytest.param("rk4", marks=pytest.mark.slow)])
 def test_ten_thousand_time_units_on_a_polytope(method):
     z0 = ms.initial.cube(40, 3, seed=1)
@@ -83,7 +85,7 @@ def test_ten_thousand_time_units_on_a_polytope(method):
     assert np.isin(P, (0.0, 1.0)).all()
 
 
-@pytest.mark.parametrize("method", ["tsit5", "euler"])
+@pytest.mark.parametrize("method", [pytest.param("tsit5", marks=pytest.mark.slow), "euler"])
 def test_token_at_the_origin_and_duplicates_survive_long_runs(method):
     """A token at 0 sees equal scores until rounding tips it off this unstable point; equal tokens stay equal."""
     z0 = np.array(
@@ -120,6 +122,7 @@ def test_a_run_says_when_rounding_takes_over():
     assert "do not trust" in run.message
 
 
+@pytest.mark.slow
 def test_float32_is_right_as_far_as_it_says():
     dyn = ms.Dynamics(ms.Weights(V=PUBLISHED), geometry="rescaled")
     for seed in range(4):
@@ -133,6 +136,7 @@ def test_float32_is_right_as_far_as_it_says():
         assert (np.abs(run.x[good] - exact.x[good]) / size).max() < 1e-2
 
 
+@pytest.mark.slow
 def test_overflow_of_z_itself_ends_the_run_with_a_sentence():
     dyn = ms.Dynamics(ms.Weights(V=np.diag([1.0, -1.0])), geometry="rescaled")
     run = ms.simulate(dyn, ms.initial.cube(6, 2), t=1000.0, save=11, method="tsit5")
@@ -142,6 +146,7 @@ def test_overflow_of_z_itself_ends_the_run_with_a_sentence():
     assert "range of floats" in run.message
 
 
+@pytest.mark.slow
 def test_blocks_of_queries_change_nothing_in_the_chart(monkeypatch):
     from metastable.engines.chart import basis as rescaled_chart
     from metastable.engines.chart import references

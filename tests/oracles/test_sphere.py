@@ -99,6 +99,7 @@ def test_angles_keep_their_sum_on_the_circle():
     assert np.abs(angle.sum(axis=1) - angle[0].sum()).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_linear_rates_at_consensus():
     """ORACLES 6: -lambda and mu_j - lambda at an eigenvector of symmetric V."""
     import jax
@@ -127,6 +128,7 @@ def test_modes_of_the_uniform_law_grow_at_bessel_rates(normalise):
     assert abs(rate / expected - 1) < 1e-4
 
 
+@pytest.mark.slow
 def test_hemisphere_is_never_left():
     run = ms.simulate(ms.Dynamics(ms.Weights(), beta=3.0), ms.initial.cap(20, 3, angle=1.4, seed=2), t=5.0, **TIGHT)
     lowest = run.x[..., 0].min(axis=-1)

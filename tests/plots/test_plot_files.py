@@ -44,6 +44,7 @@ assert "matplotlib.pyplot" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_same_picture_same_bytes_in_another_process_and_no_pyplot(tmp_path):
     for seed in ("1", "2"):
         environment = {"PYTHONHASHSEED": seed, "PATH": "", "HOME": str(tmp_path)}

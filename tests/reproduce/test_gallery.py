@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from metastable.experiments.reproducing import reproduce
+from metastable.report.gallery import SLOTS
 from tests.reproduce.test_reproduce import FAKES
 
 VOID = {"meta", "link", "img", "br", "input", "source"}
@@ -69,7 +70,7 @@ def test_everything_is_shown(page):
     for name in ("good", "other", "wrong", "crash"):
         assert f"experiment-{name}" in parsed.ids
         assert f"metastable reproduce {name}" in text
-    assert text.count("not run</span>") == 4
+    assert text.count("not run</span>") == len(SLOTS)
     assert "wrong &lt;holds&gt; &amp; is &quot;quoted&quot;" in text
     assert "Seeds 1. Replay one" in text
     assert "metastable reproduce wrong --quick --seeds 1 --seed 1 --out replay" in text

@@ -41,6 +41,7 @@ def test_they_are_part_of_every_run() -> None:
     assert set(NEED_MODELS) <= set(choose(()))
 
 
+@pytest.mark.slow
 def test_no_model_no_failure(tmp_path: Path, offline: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     said: list[Any] = []
@@ -93,6 +94,7 @@ def test_a_model_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_model_is_in_the_settings_and_in_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_access, "reach", lambda name: None)
     table = {"model-spectra": "metastable.experiments.model_spectra"}

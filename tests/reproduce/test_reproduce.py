@@ -69,6 +69,7 @@ def test_every_outcome_in_one_go(tmp_path, log):
     assert log()[before:] == ["crash 0"]
 
 
+@pytest.mark.slow
 def test_killed_anywhere_it_goes_on(tmp_path, log):
     """kill -9 of the parent: the worker follows, nothing finished is done again, nothing is lost."""
     out = tmp_path / "out"
@@ -98,6 +99,7 @@ if __name__ == "__main__":
     assert stopped[2 : 2 + parts] == first
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(tmp_path, log):
     out = tmp_path / "out"
     code = "import metastable.experiments.reproducing as r, metastable.cli as c, sys\n"
@@ -129,6 +131,7 @@ def _wait(ready, seconds=60.0):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_other_settings_are_refused(tmp_path, log):
     out = tmp_path / "out"
     quick(["good"], out, jobs=1)
@@ -147,6 +150,7 @@ def test_other_settings_are_refused(tmp_path, log):
         quick(["good"], tmp_path, jobs=1)
 
 
+@pytest.mark.slow
 def test_unreadable_record_is_made_again(tmp_path, log):
     out = tmp_path / "out"
     quick(["good"], out, jobs=1)
@@ -183,6 +187,7 @@ def test_bad_input_is_one_sentence(words, sentence, fakes, capsys, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_command_line(fakes, log, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["reproduce", "good", "other", "--quick", "--json"]) == 0
@@ -199,6 +204,7 @@ def test_table_names_every_experiment():
     assert list(HOMES) == list(EXPERIMENTS)
 
 
+@pytest.mark.slow
 def test_check_command(tmp_path, capsys):
     import numpy as np
 

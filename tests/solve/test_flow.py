@@ -63,7 +63,11 @@ def check(method, geometry, normalise, mask, seed=0):
 
 
 ALL = [(m, g, *k) for m, g, k in itertools.product(METHODS, SPACES, KINDS) if (m, g) != ("layers", "rescaled")]
-SOME = [case for k, case in enumerate(ALL) if k % 9 == 0]  # each method, space and kind is among them
+SOME = [  # the quickest to compile; `-m slow` tries the rest
+    ("euler", "sphere", "softmax", "full"),
+    ("rk4", "euclidean", "softmax", "causal"),
+    ("tsit5", "euclidean", "softmax", "full"),
+]
 
 
 @pytest.mark.parametrize("case", SOME, ids="-".join)
@@ -77,13 +81,7 @@ def test_all_other_gradients_agree_with_central_differences(case):
     check(*case, seed=1)
 
 
-def test_some_configurations_cover_every_choice():
-    assert {case[0] for case in SOME} == set(METHODS)
-    assert {case[1] for case in SOME} == set(SPACES)
-    assert {case[2:] for case in SOME} == set(KINDS)
-
-
-@pytest.mark.parametrize("method", ["rk4", "tsit5"])
+@pytest.mark.parametrize("method", ["rk4", pytest.param("tsit5", marks=pytest.mark.slow)])
 def test_adjoint_of_the_first_causal_token(method):
     """ORACLES 10: x_1(t) = e^{tV} x_1 / |e^{tV} x_1|; its gradients in x_1 and in V."""
     V, x, t = NUMBERS["V"], X, 0.7
@@ -138,6 +136,7 @@ def test_layers_of_the_rescaled_flow():
     np.testing.assert_allclose(got, want, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_noise_of_flow_is_the_noise_of_simulate():
     dyn = ms.Dynamics(noise=0.4, beta=2.0)
     times = [0.1, 0.25, 1.0]
@@ -158,6 +157,7 @@ def test_jit_and_vmap():
     np.testing.assert_allclose(jax.jit(end)(2.0, tokens), jnp.stack([end(2.0, x) for x in tokens]), atol=1e-14)
 
 
+@pytest.mark.slow
 def test_second_derivatives_and_slopes_of_ensembles():
     def spread(beta):
         return jnp.var(ms.flow(ms.Dynamics(beta=beta), X, [0.5])[-1])
@@ -177,6 +177,7 @@ def test_a_method_of_ones_own():
     np.testing.assert_allclose(ms.flow(dyn, X, [0.5], method=heun), want, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_traced_times_of_adaptive_methods():
     speed = jax.jacrev(lambda t: ms.flow(ms.Dynamics(beta=2.0), X, jnp.stack([t]), method="tsit5", rtol=1e-10)[-1])(0.5)
     x = ms.flow(ms.Dynamics(beta=2.0), X, [0.5], method="tsit5", rtol=1e-10)[-1]

@@ -60,6 +60,7 @@ def test_two_clusters_last_as_long_as_the_quadrature_says(beta, phi, seed):
     assert "plateau, not rest: it may last until about t = " in verdict.message
 
 
+@pytest.mark.slow
 def test_two_clusters_in_space_under_sinkhorn_attention():
     x = np.concatenate([clusters(2.0, 2, 2), np.zeros((4, 1))], axis=1)
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
+from metastable.solve import stepping
 from metastable.solve.driver import drive
 from metastable.solve.plan import make_plan
 
@@ -29,7 +30,7 @@ def test_orders_of_the_fixed_methods(method, order, geometry):
 
 
 @pytest.mark.parametrize("geometry", ["sphere", "rescaled"])
-@pytest.mark.parametrize("method", ["rk4", "euler", "tsit5"])
+@pytest.mark.parametrize("method", ["rk4", "euler", pytest.param("tsit5", marks=pytest.mark.slow)])
 def test_saving_more_changes_nothing(method, geometry):
     dyn = ms.Dynamics(ms.Weights(), beta=1.0, geometry=geometry)
     few = ms.simulate(dyn, X, t=2.0, save=[0.7, 2.0], method=method)
@@ -38,6 +39,7 @@ def test_saving_more_changes_nothing(method, geometry):
     assert np.array_equal(few.x, many.x[at])
 
 
+@pytest.mark.slow
 def test_times_between_steps_keep_the_order():
     exact = ms.simulate(DYN, X, t=1.0, save=[0.33, 0.97], method="dopri8", rtol=1e-12).x
     errors = [np.abs(ms.simulate(DYN, X, t=1.0, dt=dt, save=[0.33, 0.97]).x - exact).max() for dt in (0.1, 0.05)]
@@ -67,6 +69,16 @@ def test_stop_at_rest_at_a_count_or_when_told():
     assert int(one.observe("clusters")[-2]) > 1
     told = ms.simulate(dyn, X, t=200.0, save=401, until=lambda t, x: t >= 3.0, method="tsit5")
     assert told.t[-1] == 3.0
+
+
+@pytest.mark.slow
+def test_a_rescaled_run_that_takes_too_many_steps_returns_what_it_has(monkeypatch):
+    monkeypatch.setattr(stepping, "MOST_STEPS", 20)
+    dyn = ms.Dynamics(ms.Weights(V=np.diag([0.7, -0.4])), beta=3.0, geometry="rescaled")
+    run = ms.simulate(dyn, ms.initial.cube(5, 2, seed=3), t=30.0, method="tsit5", rtol=1e-10, save=7)
+    assert run.status == "stalled"
+    assert 1 <= len(run.t) < 7
+    assert "steps in one segment" in run.message
 
 
 def test_an_adaptive_run_that_cannot_go_on_returns_what_it_has():

@@ -24,6 +24,7 @@ def statuses(report):
     return {c.name: c.verdict.status for c in report.claims if c.verdict is not None}
 
 
+@pytest.mark.slow
 def test_identity_goes_to_a_polytope():
     report = check(Weights(V=np.eye(2)), TOKENS)
     assert statuses(report) == {"Theorem 3.1": "holds", "Theorem 5.1": "holds"}
@@ -55,6 +56,7 @@ def test_indefinite_form_positive_along_the_leading_vector():
     assert report.claim("Theorem 5.1").applies is False
 
 
+@pytest.mark.slow
 def test_the_line():
     report = check(Weights(V=[[1.0]]), TOKENS[:, :1])
     assert set(statuses(report)) == {"Theorem 2.1", "Theorem 3.1", "Theorem 4.1", "Theorem 5.1"}

@@ -36,6 +36,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "metastable.cli.model_command:model",
         "Measure a pretrained model: similarity, heads, sinks, spectra, the ladder.",
     ),
+    "compare": (
+        "metastable.cli.compare_command:compare",
+        "Put measured models, or a model and its controls, side by side on one page.",
+    ),
     "hunt": ("metastable.cli.hunt_command:hunt", "Search for a violation of a conjecture, and verify what is found."),
     "list": (
         "metastable.cli.list_command:listing",

@@ -1,6 +1,5 @@
 """metastable model."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +28,9 @@ def model(
     head: Number = 0,
     part: Annotated[str, Parameter(metavar="HALF")] = "encoder",
     longest: Number = 1024,
+    control: Annotated[str, Parameter(metavar="NAMES", show_default=False)] = "",
+    control_seeds: Number = 3,
+    images: Annotated[str | None, Parameter(metavar="FOLDER", show_default=False)] = None,
     out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
     json: JSON = False,
 ) -> int:
@@ -48,21 +50,30 @@ def model(
     special
         count special tokens such as [CLS] in similarities and head correlations
     head
-        the head of the ladder's first rung, from 0
+        the head of the ladder's first rung; layers and heads are counted from 0
     part
-        which half of a T5: encoder or decoder
+        which half of a T5 (encoder, decoder) or of a CLIP (vision, text)
     longest
         cut texts to this many tokens
+    control
+        what to measure beside it: init (fresh weights), shuffle (shuffled weights), tokens (random tokens), or several
+        with commas between
+    control_seeds
+        how many seeds of each control; each is one more pass over the texts
+    images
+        a folder of pictures, for a vision model (ViT, DINOv2, the vision half of a CLIP with --part vision)
     out
         folder of the record and of report.html; model-NAME without it
     json
         print one JSON object and nothing else
     """
-    from metastable.models.run_study import run
+    from metastable.models.controls import chosen
+    from metastable.models.run_study import default_folder, run
     from metastable.models.study_settings import Settings
 
-    settings = Settings(name, layers, texts, limit, special, head, part, longest)
-    folder = out if out is not None else Path(f"model-{_slug(name)}")
+    controls = chosen(control) if control else ()
+    settings = Settings(name, layers, texts, limit, special, head, part, longest, controls, control_seeds, images)
+    folder = out if out is not None else default_folder(name)
     left = f"Interrupted; what is finished is in {str(folder)!r}: run the same command again to go on from there"
     with notes() as sentences, interruptible(lambda: left), progress_bar() as progress:
         made, how = run(settings, folder, progress)
@@ -72,10 +83,11 @@ def model(
 
 
 def _summary(made: "Study", how: str) -> tuple[dict[str, Any], list[str]]:
-    from metastable.models.conclusions import key_numbers, sentences, timing
+    from metastable.models.conclusions import sentences, timing
+    from metastable.models.study_numbers import key_numbers
 
     page = made.folder / "report.html"
-    facts = {"record": str(made.folder), "report": str(page), "how": how, "model": made.model}
+    facts: dict[str, Any] = {"record": str(made.folder), "report": str(page), "how": how, "model": made.model}
     facts |= {key: made.about["probe"][key] for key in ("texts", "tokens", "layers", "source", "seconds")}
     lines = [f"- {sentence}" for sentence in sentences(made)]
     lines += [f"Note: {note}" for note in made.notes]
@@ -83,7 +95,3 @@ def _summary(made: "Study", how: str) -> tuple[dict[str, Any], list[str]]:
         lines.insert(0, f"The record in {made.folder} is already complete: nothing was computed or changed.")
     lines.append(timing(made))
     return facts | {"found": key_numbers(made)}, [*lines, f"Record: {made.folder}", f"Report: {page}"]
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", Path(name).name if Path(name).exists() else name).strip("-.") or "study"

@@ -11,6 +11,8 @@ from metastable.cli.output import answer, notes
 from metastable.config.settings import Animate, Plot, checked
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from metastable.trajectory import Trajectory
 
 Record = Annotated[Path, Parameter(help="A record folder.")]
@@ -23,7 +25,7 @@ Out = Annotated[Path | None, Parameter(metavar="FILE", group="Output", show_defa
 def plot(
     record: Record, /, *, out: Out = None, partial: Partial = False, json: JSON = False, flags: dict[str, Any]
 ) -> int:
-    """Draw a picture of a record.
+    """Draw a picture of a record: a run, or the study of a model (--kind takes the names in its page's captions).
 
     Parameters
     ----------
@@ -38,8 +40,10 @@ def plot(
     from metastable import plots
 
     with notes() as sentences, interruptible(lambda: _UNDRAWN):
-        run = _loaded(record, partial)
-        figure = plots.plot(run, **look.model_dump(exclude_none=True))
+        if _of_study(record, flags, ("kind",)):
+            figure = _study_picture(record, look.kind if "kind" in flags else "")
+        else:
+            figure = plots.plot(_loaded(record, partial), **look.model_dump(exclude_none=True))
         path = plots.save_figure(figure, out or record / f"{look.kind}.png")
     return _answered(path, json, sentences)
 
@@ -48,7 +52,7 @@ def plot(
 def animate(
     record: Record, /, *, out: Out = None, partial: Partial = False, json: JSON = False, flags: dict[str, Any]
 ) -> int:
-    """Write a record as a film.
+    """Write a record as a film: a run, or the study of a model, state by state.
 
     Parameters
     ----------
@@ -63,6 +67,8 @@ def animate(
     from metastable import plots
 
     with notes() as sentences, interruptible(lambda: _UNDRAWN):
+        if _of_study(record, flags, ()):
+            return _answered(_study_film(record, out), json, sentences)
         run = _loaded(record, partial)
         path = plots.animate(run, out or record / "film.mp4", **look.model_dump(exclude_none=True))
     return _answered(path, json, sentences)
@@ -72,6 +78,33 @@ def _loaded(folder: Path, partial: bool) -> "Trajectory":
     from metastable.store import load
 
     return load(folder, partial=partial)
+
+
+def _of_study(folder: Path, flags: dict[str, Any], taken: tuple[str, ...]) -> bool:
+    """Whether a folder holds the study of a model, whose pictures have names and no options."""
+    from metastable.errors import InputError
+    from metastable.store.folder import holds
+
+    if not holds(folder, "study"):
+        return False
+    other = [name for name in flags if name not in taken]
+    if other:
+        raise InputError(f"{str(folder)!r} holds the study of a model, whose pictures have no option '{other[0]}'.")
+    return True
+
+
+def _study_picture(folder: Path, name: str) -> "Figure":
+    from metastable.models.study import read
+    from metastable.models.study_figures import picture
+
+    return picture(read(folder), name)
+
+
+def _study_film(folder: Path, out: Path | None) -> Path:
+    from metastable.models.depth_film import film
+    from metastable.models.study import read
+
+    return film(read(folder), out or folder / "film.mp4")
 
 
 def _answered(path: Path, as_json: bool, sentences: list[str]) -> int:

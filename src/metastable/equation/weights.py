@@ -6,6 +6,7 @@ A pretrained head keeps its output map apart: V (h, v, d) with O (h, d, v). Any 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,14 +82,14 @@ class Weights:
                 raise InputError(f"{name} must be a HeadNorm or a function, not {type(getattr(self, name)).__name__}.")
         _check_together(self)
 
-    @property
+    @cached_property
     def time_dependent(self) -> bool:
         """True when some map is a function of time."""
         return varies(self)
 
     def at(self, t: Array) -> "Weights":
         """The weights at time t, with every function of time evaluated."""
-        return resolve_time(self, t)
+        return resolve_time(self, t) if self.time_dependent else self
 
     @property
     def dimension(self) -> int | None:
@@ -118,7 +119,7 @@ class Weights:
         """True when <query, key> is the form <Q x_i, K x_j>: no biases, and no norms of queries or keys."""
         return all(part is None for part in (self.q_bias, self.k_bias, self.q_norm, self.k_norm))
 
-    @property
+    @cached_property
     def heads(self) -> int:
         """The number of heads h."""
         now = self.at(0.0)

@@ -33,6 +33,7 @@ EXPERIMENTS: dict[str, str] = {
     "model-controls": "model_controls",
     "model-eigenvalues": "model_dynamics",
     "model-spectra": "model_spectra",
+    "model-sharing": "model_sharing",
 }
 
 

@@ -1,6 +1,6 @@
 """What the experiments on pretrained models share: the model and its texts, or one sentence that says why not.
 
-Without torch, or without a package index the first time, there is nothing to measure. That is no error of the claims:
+Without a package index the first time there is nothing to measure. That is no error of the claims:
 the experiment is then skipped, and `metastable reproduce` says so and tries again the next time.
 """
 

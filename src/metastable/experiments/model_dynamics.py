@@ -11,6 +11,7 @@ from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Films, Work
 from metastable.initial import sphere
+from metastable.models.folding import linear
 from metastable.models.spectra import ov_eigenvalues, value_block_eigenvalues
 from metastable.observables import cluster_count
 from metastable.plots import series, snapshots
@@ -60,7 +61,7 @@ def run(params: Params, work: Work) -> Data:
     block = model_access.model_of(params.model).block(params.layer)
     if not 0 <= params.head < block.heads:
         raise InputError(f"{params.model!r} has heads 0 to {block.heads - 1}, not {params.head}.")
-    found = (ov_eigenvalues(block, params.head)[0], value_block_eigenvalues(block, params.head))
+    found = (ov_eigenvalues(linear(block), params.head)[0], value_block_eigenvalues(block, params.head))
     chosen = np.stack([leading(values, params.top) for values in found])  # (2, top)
     times = np.unique(np.concatenate([np.linspace(0.0, params.snapshots[-1], 61), params.snapshots]))
 

@@ -10,10 +10,10 @@ from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.agreement import adjusted_rand
+from metastable.models.head_figures import TOKENS_SHOWN, plain_word
 from metastable.models.heads import Heads, averaged, cut, grouped, null_silhouette
 from metastable.models.probe import probe
 from metastable.models.stream import stream
-from metastable.models.token_figures import TOKENS_SHOWN, plain_word
 from metastable.plots import heatmap
 from metastable.plots.colours import cycle
 from metastable.plots.style import INK, new_figure, one_axes, paper

@@ -57,7 +57,7 @@ def reproduce(
     ----------
     names : sequence of str
         Experiments of the table ``metastable.experiments.EXPERIMENTS``; all without any. Those on pretrained models are
-        skipped where torch is missing or the zoo's weights are neither in the cache nor within reach.
+        skipped where the zoo's weights are neither in the cache nor within reach.
     preset : {"default", "quick", "full"}
         The papers' settings with at least 200 instances, a first look, or thousands of instances.
     seeds, seed : int, optional

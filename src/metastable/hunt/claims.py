@@ -21,6 +21,8 @@ import numpy as np
 from metastable.backend import Array, jax, jnp
 from metastable.hunt.instances import Batch
 from metastable.hunt.separation import separation, settling
+from metastable.solve.methods import RK4
+from metastable.solve.stepping import explicit_step
 from metastable.trajectory import Trajectory
 
 SHORT = 12.0  # horizon of the differentiable flow: e^{2 SHORT} is far from losing the digits of scores
@@ -144,12 +146,7 @@ def _rk4(velocity: Callable[[Array, Array], Array], y: Array) -> Array:
     h = SHORT / _STEPS
 
     def step(y: Array, k: Array) -> tuple[Array, None]:
-        t = k * h
-        k1 = velocity(t, y)
-        k2 = velocity(t + h / 2, y + h / 2 * k1)
-        k3 = velocity(t + h / 2, y + h / 2 * k2)
-        k4 = velocity(t + h, y + h * k3)
-        return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4), None
+        return explicit_step(RK4.tableau, velocity, k * h, y, h), None
 
     return jax.lax.scan(step, y, jnp.arange(_STEPS))[0]
 

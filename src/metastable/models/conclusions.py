@@ -1,57 +1,40 @@
-"""A study in sentences and tables: what the report and the command line say of it."""
+"""The findings of a study: five, each a headline, sentences and pictures; every sentence is made from its numbers."""
 
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from metastable.models import baselines, control_sentences, parts_alone
 from metastable.models.depth_axis import some_layers
-from metastable.models.study import Study
+from metastable.models.phrases import after, listed, percent, two
+from metastable.models.study_numbers import SINK, at_states, key_numbers, states
+from metastable.models.study_record import Study
+from metastable.models.token_distances import RULE
+from metastable.models.token_shapes import RULE as SHAPE_RULE
+from metastable.models.token_shapes import SPIKE, shape
 
-Table = tuple[str, list[str], list[list[Any]]]
-_GOOD = {1: "yes", 0: "no", -1: "undecidable by rounding"}
+_STEP = 0.1  # Gram distance of layers and ODE below which a layer counts as a small step
 
 
-def key_numbers(study: Study) -> dict[str, Any]:
-    """The numbers of a summary; None where there is none to give."""
-    depth, trained = int(study.similarity.layer[-1]), min(study.model["depth"], int(study.similarity.layer[-1]))
-    spike = study.similarity["share_above"].sel(threshold=0.99)
-    first = study.sinks["mass"].sel(kind="first").values
-    layer, head = np.unravel_index(np.argmax(first), first.shape)
-    at = study.heads.sel(layer=trained)
-    good = study.spectra["good"].values
-    found: dict[str, Any] = {
-        "spike": {str(k): _number(spike.sel(layer=k, kind="raw")) for k in sorted({0, trained, depth})},
-        "spike_centred": {str(k): _number(spike.sel(layer=k, kind="centred")) for k in sorted({0, trained, depth})},
-        "same_token_share": _number(study.similarity["same_token_share"].sel(layer=depth, kind="raw", threshold=0.99)),
-        "mean_cosine": _number(study.similarity["mean"].sel(layer=depth, kind="raw")),
-        "clusters": _number(study.similarity["clusters"].sel(layer=depth, kind="raw", threshold=0.9)),
-        "groups": int(at["groups"]),
-        "silhouette": _number(at["silhouette"]),
-        "stability": _number(at["stability"]),
-        "sink": _number(first.max()),
-        "sink_layer": int(layer) + 1,
-        "sink_head": int(head),
-        "sink_baseline": _number(study.sinks["position"].sel(kind="first").isel(layer=layer)),
-        "heads": int(good.size),
-        "good_triples": int((good == 1).sum()),
-        "undecided_triples": int((good == -1).sum()),
-        "beta": [_number(v) for v in np.quantile(study.spectra["beta_model"].values, [0.0, 0.5, 1.0])],
-        "top_rung_error": None,
-        "step_error": None,
-    }
-    if study.ladder is not None:
-        found["top_rung_error"] = _number(study.ladder["relative_error"].isel(rung=-1).max())
-        steps = study.ladder["step_error"].values
-        found["step_error"] = _number(np.nanmax(steps)) if np.isfinite(steps).any() else None
-        found["theory_gram_distance"] = _number(study.ladder["gram_distance"].isel(rung=1, layer=-1))
-    return found
+@dataclass(frozen=True)
+class Finding:
+    """One finding: a name for links, what was found, its numbers, names of pictures, and the rule it was judged by."""
+
+    name: str
+    headline: str
+    sentences: tuple[str, ...]
+    pictures: tuple[str, ...] = ()
+    rule: str = ""
+
+
+def findings(study: Study) -> list[Finding]:
+    """The five findings."""
+    n = key_numbers(study)
+    return [_tokens(study), _heads(study, n), _sinks(study, n), _weights(study, n), _theory(study, n)]
 
 
 def sentences(study: Study) -> list[str]:
-    """The findings, a sentence each, with their numbers."""
-    n = key_numbers(study)
-    text = [_spike(study, n), _groups(n), _sink(n), _triples(n)]
-    return [*text, *_ladder(study, n)]
+    """A summary: the headline of every finding and its first sentence."""
+    return [" ".join([found.headline, *found.sentences[:1]]) for found in findings(study)]
 
 
 def timing(study: Study) -> str:
@@ -62,149 +45,195 @@ def timing(study: Study) -> str:
     if study.ladder is None:
         return f"{text}."
     climb = study.about["ladder"]
-    return f"{text}; the ladder took {climb['seconds']:.0f} s, on {climb['tokens']} tokens."
+    return f"{text}; the ladder took {climb['seconds']:.0f} s, on {climb['texts']} texts of {climb['tokens']} tokens."
 
 
-def _spike(study: Study, n: dict[str, Any]) -> str:
-    shares = ", ".join(f"{_percent(v)} at layer {k}" for k, v in n["spike"].items())
-    beside = list(n["spike_centred"].values())[-1]
-    text = f"Pairs of tokens with a cosine above 0.99: {shares} ({_percent(beside)} beside the mean direction)"
-    if n["same_token_share"] is not None:
-        text += f"; {_percent(n['same_token_share'])} of the last are one and the same token met twice"
-    return text + "."
+# --- tokens -------------------------------------------------------------------------------------------------------
+
+_SAID = {
+    "one point": "Tokens are in one point {where}.",
+    "many small clusters": "Beside the direction that all share, different tokens form many small clusters {where}.",
+    "no clusters": "Beside the direction that all share, different tokens form no clusters {where}.",
+    "some tokens together": "Some different tokens are together {where}, in neither one point nor many small clusters.",
+    "nothing to compare": "No text has two tokens to compare.",
+}
 
 
-def _groups(n: dict[str, Any]) -> str:
+def _tokens(study: Study) -> Finding:
+    found = shape(study.similarity.sel(layer=study.trained))
+    headline = _SAID[found].format(where=after(study.trained))
+    if found == "nothing to compare":
+        return Finding("similarity", headline, ())
+    said = (_means(study), _clusters(study), _spike(study), *control_sentences.on_tokens(study))
+    return Finding("similarity", headline, said, ("cosines-raw", "cosines-centred", "similarity"), SHAPE_RULE)
+
+
+def _means(study: Study) -> str:
+    raw, centred = (at_states(study, "mean_cosine", kind) for kind in ("raw", "centred"))
+    said = [f"{two(raw[str(k)])} {after(k)} (centred {two(centred[str(k)])})" for k in states(study)]
+    return f"The mean cosine of two tokens is {listed(said)}."
+
+
+def _clusters(study: Study) -> str:
+    said = []
+    for state in sorted({study.trained, study.last}):
+        most = at_states(study, "largest_cluster", "raw")[str(state)]
+        raw, centred = (at_states(study, "mixed_share", kind)[str(state)] for kind in ("raw", "centred"))
+        said.append(
+            f"{after(state)} the largest cluster holds {percent(most)} of a text's tokens, and {percent(raw)} are in "
+            f"clusters of different tokens (centred {percent(centred)})"
+        )
+    text = "; ".join(said)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _spike(study: Study) -> str:
+    raw, centred = (at_states(study, "spike", kind) for kind in ("raw", "centred"))
+    shares = listed([f"{percent(raw[str(k)])} {after(k)} (centred {percent(centred[str(k)])})" for k in states(study)])
+    text = f"Pairs with a cosine above {SPIKE:g}: {shares}"
+    same = key_numbers(study)["same_token_share"]
+    return text + ("." if same is None else f"; {percent(same)} of the last are one and the same token met twice.")
+
+
+# --- attention ----------------------------------------------------------------------------------------------------
+
+
+def _heads(study: Study, n: dict[str, Any]) -> Finding:
+    if study.heads is None:
+        return Finding("heads", "This model shows no attention maps, so there are no heads to compare.", ())
+    layers = study.trained
+    found = n["layers_with_groups"]
+    numbers = f"silhouette {two(n['silhouette'])}, found again in other texts with ARI {two(n['stability'])}"
     if n["silhouette"] is None:
-        return "There are too few heads, or too little variation in their maps, to form groups."
-    strength = "clear" if n["silhouette"] >= 0.5 else "weak" if n["silhouette"] >= 0.25 else "hardly separate"
-    again = "" if n["stability"] is None else f", found again in other texts with ARI {n['stability']:.2f}"
-    return (
-        f"At the last trained layer the heads fall into {n['groups']} groups that are {strength} "
-        f"(silhouette {n['silhouette']:.2f}{again})."
-    )
+        return Finding("heads", "There are too few heads, or too little variation in their maps, to form groups.", ())
+    if found:
+        headline = f"Heads form groups in {found} of {layers} layers."
+        where = f"Most clearly in layer {n['grouped_layer']}: {n['groups']} groups ({numbers})."
+    else:
+        headline = f"Heads form groups in none of the {layers} layers."
+        where = f"Layer {n['grouped_layer']} comes nearest ({numbers})."
+    said = (where, *control_sentences.on_heads(study))
+    shown = f"correlation-{some_layers(0, len(study.heads.layer) - 1, layers - 1, 3)[-1]}"
+    if found:
+        shown = f"correlation-{n['grouped_layer']}"
+    return Finding("heads", headline, said, ("groups", shown), str(study.heads.attrs["rule"]))
 
 
-def _sink(n: dict[str, Any]) -> str:
+def _sinks(study: Study, n: dict[str, Any]) -> Finding:
+    if study.sinks is None:
+        return Finding("sinks", "This model shows no attention maps, so there are no sinks to see.", ())
+    total = study.trained * study.sinks.sizes["head"]
+    if n["sink_heads"]:
+        headline = f"The first token is a sink of {n['sink_heads']} of {total} heads."
+    else:
+        headline = f"The first token is no sink: none of {total} heads pays it {percent(SINK)} of its attention."
     times = n["sink"] / n["sink_baseline"] if n["sink_baseline"] else float("nan")
-    return (
-        f"The strongest head (layer {n['sink_layer']}, head {n['sink_head']}) pays {_percent(n['sink'])} of its "
-        f"attention to the first token, {times:.1f} times what evenly spread attention would."
+    strongest = (
+        f"The strongest head (layer {n['sink_layer']}, head {n['sink_head']}) pays it {percent(n['sink'])} of its "
+        f"attention, {times:.1f} times what evenly spread attention would."
     )
+    rule = (
+        f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts; layers "
+        "beyond the trained ones do not count."
+    )
+    said = (strongest, *control_sentences.on_sinks(study), *_classes(study))
+    return Finding("sinks", headline, said, ("sinks", "sink-map"), rule)
 
 
-def _triples(n: dict[str, Any]) -> str:
+def _classes(study: Study) -> list[str]:
+    """What separators and punctuation get."""
+    assert study.sinks is not None
+    said = []
+    for kind, words in (("separator", "separators"), ("punctuation", "punctuation")):
+        data = study.sinks.sel(kind=kind).isel(layer=slice(0, study.trained))
+        if float(data["uniform"]) > 0:
+            most = percent(float(data["mass"].max()))
+            said.append(f"{most} to {words} ({percent(float(data['position'].mean()))} if evenly spread)")
+    return [f"The strongest heads pay {listed(said)}."] if said else []
+
+
+# --- weights ------------------------------------------------------------------------------------------------------
+
+
+def _weights(study: Study, n: dict[str, Any]) -> Finding:
+    if study.spectra is None:
+        return Finding("spectra", "Spectra are left out.", (study.absent("spectra"),))
     low, middle, high = n["beta"]
-    open_ = f", {n['undecided_triples']} cannot be decided" if n["undecided_triples"] else ""
+    unsure = f" {n['undecided_triples']} cannot be decided by rounding." if n["undecided_triples"] else ""
+    headline = f"{n['good_triples']} of {n['heads']} heads are good triples.{unsure}"
+    folded = study.model["order"] in ("pre", "parallel")
+    said = [
+        "The map judged is O V, which moves tokens"
+        + (", with the gain of the norm before attention folded into Q, K and V." if folded else ".")
+    ]
+    if study.model["rotary"]:
+        said.append("Rotary turns are left out of the score form: it is that of two tokens at one position.")
+    said.append(f"Effective beta is {low:.3g} to {high:.3g}, with median {middle:.3g}.")
+    rule = (
+        "A head is a good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and "
+        "simple and its eigenvector has <Q phi, K phi> > 0."
+    )
+    return Finding("spectra", headline, tuple(said), ("leading", "beta"), rule)
+
+
+# --- theory -------------------------------------------------------------------------------------------------------
+
+
+def _theory(study: Study, n: dict[str, Any]) -> Finding:
+    if study.ladder is None or study.baselines is None:
+        why = study.absent("ladder")
+        return Finding(
+            "ladder", "There is no ladder.", ("For the same reason.",) if why == study.absent("spectra") else (why,)
+        )
+    said = [_exactness(n), *baselines.verdict(study.ladder, study.baselines)]
+    pictures = ["ladder-bars", "ladder-mean_cosine"]
+    if study.parts is not None:
+        said += parts_alone.conclusion(study.parts)
+        pictures.insert(1, "parts")
+    if n["step_error"] is not None:
+        small = "less" if n["step_error"] < _STEP else "more"
+        said.append(
+            f"On the sphere, layers and their ODE part by up to {two(n['step_error'])} (Gram distance), {small} than "
+            f"the {_STEP:g} up to which a layer counts as a small step."
+        )
+    rule = (
+        "The rungs of the ladder are the model rebuilt as particles, one part at a time; the last is the network "
+        f"itself. Distances are averaged over states 1 to the last, then over texts; {RULE}."
+    )
+    return Finding("ladder", _winner(study), tuple(said), tuple(pictures), rule)
+
+
+def _exactness(n: dict[str, Any]) -> str:
     return (
-        f"{n['good_triples']} of {n['heads']} heads are good triples with their true map O V{open_}; "
-        f"effective beta {low:.3g} to {high:.3g}, median {middle:.3g}."
+        "Rebuilt as particles with all its parts, the network is reached to a relative error of "
+        f"{n['top_rung_error']:.1e} in float64."
     )
 
 
-def _ladder(study: Study, n: dict[str, Any]) -> list[str]:
-    if study.ladder is None:
-        return [f"There is no ladder: {study.about['ladder']['absent']}"]
-    gram = study.ladder["gram_distance"].mean("layer").values
-    drop = int(np.argmax(gram[:-1] - gram[1:])) + 1  # the rung that brings the tokens nearest to the model
-    name = str(study.ladder["part"].values[drop]).partition(":")[0]
-    last = len(gram) - 1
-    text = (
-        f"Rebuilt as particles, the exact network is reached to a relative error of {n['top_rung_error']:.1e}. "
-        f"The part that matters most is rung {drop} ({name}): without it the Gram matrix is off by "
-        f"{gram[drop - 1]:.2f} on average over layers, with it by {gram[drop]:.2g}"
-    )
-    text += "." if drop == last else "; the last rung brings the rest."
-    if n["step_error"] is None:
-        return [text]
-    small = "small enough for" if n["step_error"] < 0.1 else "too large a step for"
-    step = f"One layer on the sphere is {small} the ODE: the two part by up to {n['step_error']:.2f} (Gram distance)."
-    return [text, step]
+_BASELINES = {
+    "frozen tokens": "tokens that do not move",
+    "one point": "all tokens in one point",
+    "best constant": "the best constant cosine",
+}
 
 
-# --- tables -------------------------------------------------------------------------------------------------------
-
-
-def similarity_table(study: Study) -> Table:
-    """Similarities at a few layers."""
-    data = study.similarity
-    rows = []
-    for layer in some_layers(0, int(data.layer[-1]), study.model["depth"], 8):
-        at = data.sel(layer=layer)
-        raw = at.sel(kind="raw")
-        row: list[Any] = [layer, float(raw["mean"]), *(float(v) for v in raw["share_above"].values)]
-        row += [float(v) for v in at.sel(kind="centred")["share_above"].values]
-        rows.append([*row, float(raw["clusters"][0]), float(raw["same_token_share"][1])])
-    names = ["layer", "mean cosine", "above .9", "above .99", "centred above .9", "centred above .99"]
-    caption = "Shares of pairs; clusters are tokens linked above 0.9, mean number in a text."
-    return caption, [*names, "clusters", "same token above .99"], rows
-
-
-def sink_table(study: Study) -> Table:
-    """The heads with the strongest sinks."""
-    mass = study.sinks["mass"].sel(kind="first").values
-    order = np.argsort(-mass, axis=None)[:6]
-    rows = []
-    for layer, head in zip(*np.unravel_index(order, mass.shape)):
-        at = study.sinks.sel(kind="first").isel(layer=layer, head=head)
-        rows.append([int(layer) + 1, int(head), float(at["mass"]), float(at["position"]), float(at["excess"])])
-    return "The six strongest first-token sinks.", ["layer", "head", "attention", "baseline", "times baseline"], rows
-
-
-def head_table(study: Study) -> Table:
-    """Spectral numbers of every head."""
-    data, rows = study.spectra, []
-    for layer in data.layer.values:
-        for head in range(data.sizes["head"]):
-            at = data.sel(layer=layer).isel(head=head)
-            lead, block = complex(at["ov"].values[0]), complex(at["value_block"].values[0])
-            row = [int(layer) + 1, head, _complex(lead), _complex(block), float(at["along"]), _GOOD[int(at["good"])]]
-            rows.append([*row, float(at["margin"]), float(at["beta_model"]), float(at["qk"].values[0])])
-    names = ["layer", "head", "leading of O V", "of value block", "<Q phi, K phi>", "good triple", "margin", "beta"]
-    caption = (
-        "The margin is the change of the core (2-norm) that would alter the answer, negative where the triple is not "
-        "good; the last column is the largest eigenvalue of the score form."
-    )
-    return caption, [*names, "largest of QK"], rows
-
-
-def promotion_table(study: Study) -> Table:
-    """Tokens behind leading eigenvectors, at most 60 rows."""
-    rows = []
-    for found in study.about["spectra"]["promotions"][:60]:
-        value = complex(*found["eigenvalue"])
-        words = [", ".join(found[side]) for side in ("toward", "away")]
-        rows.append([found["layer"] + 1, found["head"], _complex(value), *words])
-    caption = "Eigenvectors of O V read through the embedding; an eigenvector has no sign of its own."
-    return caption, ["layer", "head", "eigenvalue", "toward", "away"], rows
-
-
-def ladder_table(study: Study) -> Table:
-    """Distances of every rung, averaged over layers, and at the last one."""
+def _winner(study: Study) -> str:
+    """Whether any rung below the exact network beats all baselines, or none of them any."""
     assert study.ladder is not None
-    data, rows = study.ladder, []
-    after = data.isel(layer=slice(1, None))
-    for number, part in zip(data.rung.values, data["part"].values):
-        at = after.sel(rung=number)
-        row: list[Any] = [f"{number}: {part}"]
-        row += [float(at[name].mean()) for name in ("wasserstein", "rand_index", "gram_distance")]
-        rows.append([*row, float(at["relative_error"].max(skipna=False)), float(at["step_error"].max(skipna=False))])
-    names = ["rung", "Wasserstein", "ARI of clusters", "Gram distance", "largest state error", "largest step error"]
-    return "Means over layers 1 to the last; errors are the largest of any layer.", names, rows
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if np.isfinite(float(value)) else None
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "none"
-    if 0.99 <= share < 1.0:
-        return f"{np.floor(1000 * share) / 10:.1f}%"  # almost all is not all
-    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
-
-
-def _complex(value: complex) -> str:
-    text = f"{value.real:.3g}" if value.imag == 0.0 else f"{value.real:.3g} ± {abs(value.imag):.3g}i"
-    return text.replace("-", "\N{MINUS SIGN}")
+    assert study.baselines is not None
+    rungs = [int(k) for k in study.ladder.rung.values[:-1]]
+    names = [str(b) for b in study.baselines.baseline.values]
+    signs = {
+        k: {b: baselines.compared(study.ladder.sel(rung=k), study.baselines.sel(baseline=b)) for b in names}
+        for k in rungs
+    }
+    better = [str(k) for k in rungs if all(sign == -1 for sign in signs[k].values())]
+    if better:
+        many = len(better) > 1
+        which, verb = ("Rungs", "beat") if many else ("Rung", "beats")
+        return f"{which} {listed(better)} of the ladder {verb} every baseline."
+    beaten = [b for b in names if all(signs[k][b] == 1 for k in rungs)]
+    if beaten:
+        words = listed([_BASELINES.get(name, name) for name in beaten])
+        return f"Every rung below the exact network is farther from the model than {words}."
+    return "No rung below the exact network beats every baseline."

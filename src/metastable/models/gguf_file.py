@@ -7,8 +7,9 @@ The layout is that of the format's specification, version 3: a header, keyed val
 import math
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,18 +209,25 @@ def _divisors(path: Path, header: Header, width: int) -> list[float] | None:
     return [float(d) for d in found]
 
 
-def read_tensors(path: Path, header: Header, config: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """(library's name, float32 array) for every tensor that the library knows, one at a time."""
+def tensor_readers(path: Path, header: Header, config: dict[str, Any]) -> dict[str, Callable[[slice], np.ndarray]]:
+    """For every tensor that the library knows, by its name there, a function that unpacks some rows of it, float32."""
     raw = np.memmap(path, mode="r")
-    for name, (shape, code, offset) in header.tensors.items():
+    readers: dict[str, Callable[[slice], np.ndarray]] = {}
+    for name, record in header.tensors.items():
         prefix, _, rest = name.removeprefix("blk.").partition(".")
         known = _WHOLE.get(name) or (_LAYER.get(rest) and f"layers.{prefix}.{_LAYER[rest]}")
-        if not known:
-            continue
-        array = _unpack(raw, shape, code, header.start + offset, path.name)
-        if config["model_type"] == "llama" and rest.startswith(("attn_q.", "attn_k.")):
-            array = _halves(array, config["num_attention_heads" if rest[5] == "q" else "num_key_value_heads"])
-        yield known, np.ascontiguousarray(array)
+        if known:
+            turned = config["model_type"] == "llama" and rest.startswith(("attn_q.", "attn_k."))
+            heads = config["num_attention_heads" if rest.startswith("attn_q.") else "num_key_value_heads"]
+            readers[known] = partial(_rows, raw, record, header.start, path.name, heads if turned else 0)
+    return readers
+
+
+def _rows(raw: np.ndarray, record: tuple[Any, ...], start: int, file: str, heads: int, rows: slice) -> np.ndarray:
+    shape, code, offset = record
+    if heads:  # the order of rotary pairs is undone over all rows
+        return np.ascontiguousarray(_halves(_unpack(raw, shape, code, start + offset, file), heads)[rows])
+    return _unpack(raw, shape, code, start + offset, file, rows)
 
 
 def read_model(path: Path, dtype: Any) -> Any:
@@ -234,7 +242,8 @@ def read_model(path: Path, dtype: Any) -> Any:
     with torch.device("meta"):
         model = (LlamaModel if given["model_type"] == "llama" else Qwen2Model)(config)
     model.rotary_emb = type(model.rotary_emb)(config)  # its table is computed, not stored
-    state = {name: torch.from_numpy(array).to(dtype) for name, array in read_tensors(path, header, given)}
+    arrays = {name: rows(slice(None)) for name, rows in tensor_readers(path, header, given).items()}
+    state = {name: torch.from_numpy(array).to(dtype) for name, array in arrays.items()}
     missing = sorted(set(model.state_dict()) - set(state))
     if missing:
         raise InputError(f"{path.name} lacks {len(missing)} tensors, {missing[0]} among them.")
@@ -242,7 +251,9 @@ def read_model(path: Path, dtype: Any) -> Any:
     return model
 
 
-def _unpack(raw: np.ndarray, shape: tuple[int, ...], code: int, start: int, file: str) -> np.ndarray:
+def _unpack(
+    raw: np.ndarray, shape: tuple[int, ...], code: int, start: int, file: str, rows: slice = slice(None)
+) -> np.ndarray:
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
     from gguf.quants import dequantize
 
@@ -253,7 +264,9 @@ def _unpack(raw: np.ndarray, shape: tuple[int, ...], code: int, start: int, file
     if start + count > raw.size:
         raise InputError(f"{file} ends before its last tensor; the file is truncated.")
     packed = np.asarray(raw[start : start + count]).reshape(*shape[:-1], row)
-    return np.array(dequantize(packed, kind), dtype=np.float32).reshape(shape)
+    if len(shape) == 1:
+        return np.array(dequantize(packed, kind), dtype=np.float32).reshape(shape)[rows]
+    return np.array(dequantize(packed[rows], kind), dtype=np.float32).reshape(-1, *shape[1:])
 
 
 def _halves(weight: np.ndarray, heads: int) -> np.ndarray:

@@ -100,7 +100,7 @@ def faced(
     family = FAMILIES.get(stack.config.model_type)
     why = "" if family is None else _refusal(family, stack.config, stack is not whole)
     if family is None or why:
-        return GenericModel(name, stack, whole, tokenizer, why, images=images)
+        return GenericModel(name, stack, whole, tokenizer, images=images, refused=why)
     return TorchModel(name, stack, whole, tokenizer, family, images=images)
 
 

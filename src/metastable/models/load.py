@@ -29,19 +29,22 @@ from metastable.models.library import (
     reason,
 )
 from metastable.models.model import Model
+from metastable.models.own_files import LIBRARY, check_kind, read_own, weight_files
+from metastable.models.own_model import OwnModel
 from metastable.models.quantised import title_t5
 from metastable.models.tokens import Tokenizer
 from metastable.models.torch_model import TorchModel
 
-_LIBRARY = "Pretrained models need more packages; install them with: pip install 'metastable[models]'."
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.gguf")
+LIBRARIES = ("auto", "transformers", "own")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 
 
 PARTS = ("encoder", "decoder", "vision", "text")
 
 
-def load(name: Any, dtype: str = "float32", part: str = "encoder", tokenizer: Any = None) -> Model:
+def load(
+    name: Any, dtype: str = "float32", part: str = "encoder", tokenizer: Any = None, library: str = "auto"
+) -> Model:
     """Load a pretrained model.
 
     Parameters
@@ -57,6 +60,10 @@ def load(name: Any, dtype: str = "float32", part: str = "encoder", tokenizer: An
         A decoder is run on the text that its encoder reads (teacher forcing).
     tokenizer : Tokenizer, or a tokenizer or image processor of ``transformers``, optional
         How it reads text or pictures; its own where it came with one.
+    library : {"auto", "transformers", "own"}
+        What runs the model: the library ``transformers`` on PyTorch, or the simulator itself, which needs neither and
+        takes ALBERT, BERT, RoBERTa, GPT-2, Llama, Mistral and Qwen2 from the zoo, a folder or a GGUF file. "auto" is
+        the library where it is installed.
 
     Examples
     --------
@@ -70,7 +77,13 @@ def load(name: Any, dtype: str = "float32", part: str = "encoder", tokenizer: An
         raise unknown("part", part, PARTS)
     if is_cache(name):
         return as_model(name, tokens=tokenizer, name="cache")
-    _need_library()
+    if library not in LIBRARIES:
+        raise unknown("library", library, LIBRARIES)
+    if library == "own" or (library == "auto" and not has_library()):
+        own = _own(name, dtype)
+        return own if tokenizer is None else replace(own, tokenizer=tokens.face(tokenizer))
+    if not has_library():
+        raise InputError(f"The library transformers is not installed here; {LIBRARY}.")
     with quiet():
         if is_lens_model(name):
             return lens_model(name, tokenizer)
@@ -78,6 +91,34 @@ def load(name: Any, dtype: str = "float32", part: str = "encoder", tokenizer: An
             return _live(name, part, tokenizer)
         found = _named(name, dtype, part)
         return found if tokenizer is None else replace(found, **_reader(tokenizer))
+
+
+def has_library() -> bool:
+    """True where ``transformers`` and PyTorch are installed."""
+    try:
+        return all(find_spec(name) is not None for name in ("torch", "transformers"))
+    except (ImportError, ValueError):  # some other finder refuses to answer
+        return False
+
+
+def _own(name: Any, dtype: str) -> OwnModel:
+    if not isinstance(name, (str, Path)):
+        raise InputError(f"A model is a name, a folder or a .gguf file, not {type(name).__name__}.")
+    given, path = str(name), Path(name).expanduser()
+    if given in zoo.MODELS:
+        check_kind(given, zoo.MODELS[given].kind)
+        return read_own(given, zoo.fetch(given), dtype)
+    if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        return read_own(given, path, dtype)
+    _refuse_no_model(given, path)
+    raise _no_hub(given)
+
+
+def _no_hub(name: str) -> InputError:
+    return InputError(
+        f"{name!r} is neither a zoo model nor a folder, and models of a hub need the library transformers ({LIBRARY}); "
+        f"these zoo models need no hub: {', '.join(zoo.MODELS)}."
+    )
 
 
 def _named(name: str | Path, dtype: str, part: str) -> TorchModel | GenericModel:
@@ -129,12 +170,14 @@ def reach(name: str | Path, patience: float = 20.0) -> None:
     metastable.errors.InputError: There is no folder './nowhere'; give a saved model's folder or one of ...
     """
     given, path = str(name), Path(name).expanduser()
-    if find_spec("torch") is None or find_spec("transformers") is None:
-        raise InputError(_LIBRARY)
     if given in zoo.MODELS:
+        if not has_library():
+            check_kind(given, zoo.MODELS[given].kind)
         zoo.fetch(given, patience)
     elif not path.is_dir() and not (path.is_file() and path.suffix == ".gguf"):
         _refuse_no_model(given, path)
+        if not has_library():
+            raise _no_hub(given)
         from huggingface_hub import try_to_load_from_cache
 
         if not isinstance(try_to_load_from_cache(given, "config.json"), str):
@@ -150,9 +193,7 @@ def _from_zoo(name: str, dtype: str, part: str) -> TorchModel | GenericModel:
 
 def _from_folder(name: str, path: Path, dtype: str, part: str) -> TorchModel | GenericModel:
     folder = path if path.is_dir() else path.parent
-    found = [f for pattern in _WEIGHTS for f in sorted(folder.glob(pattern))] if path.is_dir() else [path]
-    if not found:
-        raise InputError(f"The folder {name!r} holds no weights (safetensors, pytorch_model.bin or GGUF).")
+    found = weight_files(name, path)
     if found[0].suffix == ".gguf":
         return _from_gguf(name, found[0], dtype, part)
     _check_config(name, folder / "config.json")
@@ -245,12 +286,3 @@ def _refuse_no_model(name: str, path: Path) -> None:
         raise InputError(f"{name!r} is a file; give the folder that holds the model, or a .gguf file.")
     if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or not name.strip():
         raise InputError(f"There is no folder {name!r}; give a saved model's folder or one of {', '.join(zoo.MODELS)}.")
-
-
-def _need_library() -> None:
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise InputError(_LIBRARY) from error
-    del torch, transformers

@@ -1,85 +1,54 @@
 """The report of a study: one HTML page that opens offline, made from its record and from nothing else."""
 
-import re
 import shlex
-from collections.abc import Iterable, Sequence
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
-
-from metastable.models import conclusions
+from metastable.models import control_sentences, study_tables
+from metastable.models.conclusions import Finding, findings, timing
+from metastable.models.depth_axis import COUNTING
+from metastable.models.html_parts import details, figures, film, page_frame, paragraphs, rule, table, unbroken
 from metastable.models.layer_similarity import CAUTION
-from metastable.models.study import Study
+from metastable.models.study_figures import every_picture
+from metastable.models.study_record import Study
 from metastable.models.study_settings import Settings
-from metastable.models.weight_figures import LADDER_LABELS
+from metastable.models.substitution import substitution
 from metastable.report.sections import Media, escaped
 from metastable.store.folder import read_provenance
 
-_POLICY = "default-src 'none'; img-src data: 'self'; style-src 'unsafe-inline'"
-_STYLE = """
-.facts { display: flex; flex-wrap: wrap; gap: .4rem 1.5rem; list-style: none; padding: 0; margin: .75rem 0; }
-.facts b { font-weight: 650; }
-.scroll { overflow-x: auto; }
-.scroll img { max-width: none; }
-.scroll table { width: auto; }
-.scroll td:nth-child(n) { min-width: 0; }
-td, th { padding-right: 1.1rem; }
-ul.findings { max-width: 52rem; padding-left: 1.2rem; }
-ul.findings li { margin: .45rem 0; }
-"""
+FILM = "depth.mp4"
+_FILM_CAPTION = (
+    "Depth as a film. Above: shares of pairs by cosine, all texts. Below: the tokens of the first text by their "
+    "directions, in the plane of the two leading principal directions of all states shown; colours go from the "
+    "beginning of the text (dark) to its end (light), the first token is red. Between two states tokens are drawn on "
+    "straight lines."
+)
 
 
 def page(study: Study) -> str:
     """The page; pictures are read from ``figures/`` in the study's folder."""
     media = Media()
-    parts = [
-        _head(study),
-        _similarity(study, media),
-        _heads(study, media),
-        _sinks(study, media),
-        _spectra(study, media),
-        _ladder(study, media),
-        _making(study),
-    ]
-    style = files("metastable.report").joinpath("style.css").read_text(encoding="utf-8")
-    title = escaped(f"{study.settings.model}: how its tokens cluster")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}{_STYLE}</style>
-</head>
-<body>
-<a class="skip" href="#short">To the findings</a>
-<main>
-{"".join(parts)}
-</main>
-</body>
-</html>
-"""
+    found = findings(study)
+    parts = [_head(study, found), _measured(study), _short(study, found)]
+    parts += [_finding(study, k, one, media) for k, one in enumerate(found, 1)]
+    parts += [_details(study, media), _making(study)]
+    return page_frame(f"{study.settings.model}: how its tokens cluster", parts)
 
 
 def command(settings: Settings) -> str:
     """The command that makes this study."""
     arguments = ["metastable", "model", settings.model]
     standard = Settings(settings.model)
-    for name in ("layers", "texts", "limit", "head", "part", "longest"):
-        if getattr(settings, name) != getattr(standard, name):
-            arguments += [f"--{name}", str(getattr(settings, name))]
+    for name in ("layers", "texts", "limit", "head", "part", "longest", "images", "control", "control_seeds"):
+        value = getattr(settings, name)
+        if value != getattr(standard, name):
+            arguments += [f"--{name.replace('_', '-')}", ",".join(value) if name == "control" else str(value)]
     return shlex.join(arguments + ([] if settings.special else ["--no-special"]))
 
 
-# --- sections -----------------------------------------------------------------------------------------------------
+# --- the paper ----------------------------------------------------------------------------------------------------
 
 
-def _head(study: Study) -> str:
+def _head(study: Study, found: Sequence[Finding]) -> str:
     model, probe = study.model, study.about["probe"]
     facts = {
         "family": f"{model['family']}, {'causal' if model['causal'] else 'bidirectional'}",
@@ -88,192 +57,142 @@ def _head(study: Study) -> str:
         "dimension": model["dimension"],
         "weights": f"{model['parameters']:,}",
         "texts": f"{probe['texts']:,} ({probe['source']}), {probe['tokens']:,} tokens",
-        "run to layer": probe["layers"],
+        "run to state": probe["layers"],
     }
     items = "".join(f"<li>{escaped(k)} <b>{escaped(v)}</b></li>" for k, v in facts.items())
-    sentences = "".join(f"<li>{_unbroken(escaped(sentence))}</li>" for sentence in conclusions.sentences(study))
-    notes = "".join(f'<p class="soft">Note: {escaped(note)}</p>' for note in study.notes)
-    links = {
-        "similarity": "Similarity",
-        "heads": "Heads",
-        "sinks": "Sinks",
-        "spectra": "Spectra",
-        "ladder": "The ladder",
-        "making": "How it was made",
-    }
-    contents = " · ".join(f'<a href="#{key}">{word}</a>' for key, word in links.items())
     return f"""<h1>{escaped(study.settings.model)}</h1>
 <p>How the tokens of this model cluster from layer to layer, where its heads look, what its weights say, and how much of
 it the theory of attention as interacting particles explains.</p>
 <ul class="facts">{items}</ul>
-<nav aria-label="Contents"><p>{contents}</p></nav>
-<h2 id="short">In short</h2>
-<ul class="findings">{sentences}</ul>
-{notes}
 """
 
 
-def _similarity(study: Study, media: Media) -> str:
-    pictures = [
-        ("cosines-raw", "Cosines of all pairs i < j of different positions, by layer; each row has its own scale."),
-        ("cosines-centred", "The same beside the mean direction of each text."),
-        ("shares", "Share of pairs above 0.9 and 0.99: the height of the spike at 1."),
-        ("clusters", "Clusters per token: 1 means that no two tokens are linked, 1/n that all are one."),
-        ("same-token", "How much of the spike is one and the same token met twice."),
-    ]
-    counted = "Special tokens are counted." if study.settings.special else "Special tokens are left out."
-    return _section(
-        "similarity",
-        "Do tokens cluster?",
-        f"{CAUTION} {counted}",
-        _figures(study, media, pictures) + _table(*conclusions.similarity_table(study)),
+def _measured(study: Study) -> str:
+    """What was measured on what, and what a reader must know to read the rest."""
+    model, probe = study.model, study.about["probe"]
+    special = "Special tokens are counted." if study.settings.special else "Special tokens are left out."
+    about = [substitution(model, probe["source"]), model["stored"], special, _weighting(study), _last_state(study)]
+    return (
+        '<h2 id="measured">What was measured</h2>\n'
+        + paragraphs(about)
+        + paragraphs([COUNTING, CAUTION])
+        + paragraphs(control_sentences.what_they_are(study))
+        + "".join(f'<p class="soft">Note: {escaped(note)}</p>\n' for note in study.notes)
     )
 
 
-def _heads(study: Study, media: Media) -> str:
-    layers = sorted(int(p.stem.split("-")[1]) for p in (study.folder / "figures").glob("correlation-*.svg"))
-    pictures = [(f"correlation-{k}", f"Correlation of the heads' maps at layer {k}, by groups.") for k in layers]
-    pictures.append(("groups", "How clear the groups are, and whether other texts show the same ones."))
-    maps = [(f"activation-{k}", f"Attention that each token of the first text receives, layer {k}.") for k in layers]
-    return _section(
-        "heads",
-        "Which heads look at the same things?",
-        "Layers are counted from 1 (layer 0 is the embedded text), heads from 0. Pearson's correlation of two heads' "
-        "attention maps over all entries of all texts; groups by average linkage, as many as "
-        "give the best silhouette. A silhouette above 0.5 means clear groups, below 0.25 hardly any; "
-        "stability compares the groups found in random halves of the texts.",
-        _figures(study, media, pictures) + _figures(study, media, maps, wide=True),
-    )
+def _weighting(study: Study) -> str:
+    return str(study.similarity.attrs["weighting"])
 
 
-def _sinks(study: Study, media: Media) -> str:
-    kinds = {"first": "first token", "separator": "separators", "punctuation": "punctuation"}
-    pictures = [("sink-map", "Attention on the first token by layer and head.")]
-    pictures += [(f"sink-{k}", f"Attention on the {word} against what to expect.") for k, word in kinds.items()]
-    return _section(
-        "sinks",
-        "Where does attention pool?",
-        "The mean over all tokens of the attention they pay to a class of tokens. The dashed line is what a head "
-        "without preferences would give: attention spread evenly over the tokens that the mask leaves visible.",
-        _figures(study, media, pictures) + _table(*conclusions.sink_table(study)),
-    )
+def _last_state(study: Study) -> str:
+    """What the library hands out as the last state."""
+    said = {
+        True: "The state after the last trained layer is shown after the model's final norm, as transformers hands it "
+        "out.",
+        False: "The model has no norm after its last layer, so the last state is what that layer makes.",
+        None: "States are those that transformers hands out; in many models the last of them comes after a final norm.",
+    }
+    return said[study.model["final_norm"]]
 
 
-def _spectra(study: Study, media: Media) -> str:
-    layers = [int(k) for k in study.spectra.layer.values if (study.folder / "figures" / f"ov-{int(k)}.svg").exists()]
-    shared = study.model["shared"]
-    moving, published = [], []
-    for layer in layers:
-        where = "" if shared else f", layer {layer + 1}"
-        moving.append((f"ov-{layer}", f"Eigenvalues of the map O V of each head{where}; the leading one is ringed."))
-        published.append((f"value_block-{layer}", f"Eigenvalues of the square value block, as published{where}."))
-    small = [
-        ("beta", "Effective inverse temperature: the beta at which Q^T K = I would give scores as large."),
-        ("qk", "Eigenvalues of the score form, one line per head."),
-    ]
-    block = _details("The square value block, as published", _figures(study, media, published, wide=True))
-    tables = _details("Every head in numbers", _table(*conclusions.head_table(study)))
-    tables += _details("The tokens that leading eigenvectors promote", _table(*conclusions.promotion_table(study)))
-    return _section(
-        "spectra",
-        "What do the weights say?",
-        "What moves tokens is O V, not the square block of V that published figures show; both are here. A head is a "
-        "good triple (second paper, Definition 1) when the leading eigenvalue of O V is real, positive and simple and "
-        "its eigenvector has <Q phi, K phi> > 0. A filled orange dot marks a leading eigenvalue that is real, positive "
-        "and simple; the numbers below say which of these heads meet the second condition too.",
-        _figures(study, media, moving, wide=True) + block + _figures(study, media, small) + tables,
-    )
+def _short(study: Study, found: Sequence[Finding]) -> str:
+    items = "".join(f'<li><a href="#{one.name}">{unbroken(escaped(one.headline))}</a></li>' for one in found)
+    more = '<p><a href="#details">Details</a> · <a href="#making">How it was made</a></p>'
+    return f'<h2 id="short">In short</h2>\n<nav><ol class="findings">{items}</ol>{more}</nav>\n'
 
 
-def _ladder(study: Study, media: Media) -> str:
-    text = (
-        "The model rebuilt as particles with its own weights and its own embedded tokens, one part at a time: one head "
-        "on the sphere, all heads, biases and positions, residual stream and norms, and with the MLP the exact "
-        "network. The distance of each rung from the real tokens says how much the theory explains, and which part "
-        "breaks it."
-    )
-    if study.ladder is None:
-        reason = escaped(study.about["ladder"]["absent"])
-        return _section("ladder", "The ladder", text, f"<p><strong>No ladder here.</strong> {reason}</p>")
-    pictures = [(f"ladder-{name}", word[0].upper() + word[1:] + ".") for name, word in LADDER_LABELS.items()]
-    pictures.append(("ladder-mean-cosine", "Mean cosine: the theory's rungs collapse where the model does not."))
-    steps = " Dashed: is one layer a small step of the ODE?" if study.model["shared"] else ""
-    pictures.append(("ladder-errors", f"Tokens of the rungs with the model's norms against the real ones.{steps}"))
-    body = _figures(study, media, pictures) + _table(*conclusions.ladder_table(study))
-    return _section("ladder", "The ladder: from the theory to the model", text, body)
+def _finding(study: Study, number: int, found: Finding, media: Media) -> str:
+    known = every_picture(study)
+    shown = {name: known[name].caption for name in found.pictures if name in known}
+    head = f'<h2 id="{found.name}"><span class="number">{number}</span>{unbroken(escaped(found.headline))}</h2>\n'
+    play = film(study.folder / "figures" / FILM, _FILM_CAPTION, media) if found.name == "similarity" else ""
+    text = paragraphs(found.sentences) + rule(found.rule)
+    beside = ""
+    if found.name == "similarity" and control_sentences.names(study):
+        beside = table(*control_sentences.control_table(study))
+    return head + text + figures(study.folder / "figures", shown, media) + play + beside
+
+
+# --- details ------------------------------------------------------------------------------------------------------
+
+_ABOUT = {
+    "similarity": "Cosines are taken over all pairs of different positions. Tokens are linked where their cosine is "
+    "above a threshold; chains of links make clusters. Centred cosines are those beside the mean direction of a text.",
+    "heads": "Pearson's correlation of two heads' attention maps; groups by average linkage, as many as give the best "
+    "silhouette. Stability compares the groups found in random halves of the texts (adjusted Rand index, ARI).",
+    "sinks": "The mean over all tokens of the attention they pay to a class of tokens. Evenly spread attention is what "
+    "a head without preferences would give, over the tokens that the mask leaves visible.",
+    "spectra": "What moves tokens is O V, not the square block of V that published figures show; both are here.",
+    "ladder": "The model rebuilt as particles with its own weights and its own embedded tokens, one part at a time. "
+    "The Gram distance is that of the matrices of cosines, relative to the model's; Wasserstein is the distance of the "
+    "distributions of cosines. Baselines know nothing of attention: tokens that stay where they are, all tokens in one "
+    "point, and one constant cosine for all pairs, the best there is.",
+}
+_TITLES = {
+    "similarity": "Similarity",
+    "heads": "Heads",
+    "sinks": "Sinks",
+    "spectra": "Weights",
+    "ladder": "The ladder",
+}
+
+
+def _details(study: Study, media: Media) -> str:
+    known = every_picture(study)
+    used = {name for one in findings(study) for name in one.pictures}
+    parts = ['<h2 id="details">Details</h2>\n']
+    for section, title in _TITLES.items():
+        shown = {n: p.caption for n, p in known.items() if _section_of(n) == section and n not in used}
+        folded = {n: shown.pop(n) for n in list(shown) if n.startswith("value_block")}
+        body = figures(study.folder / "figures", shown, media)
+        body += details("The square value block, as published", figures(study.folder / "figures", folded, media))
+        body += _tables(study, section)
+        if shown or body:
+            parts.append(f'<h3 id="more-{section}">{title}</h3>\n<p>{escaped(_ABOUT[section])}</p>\n{body}')
+    return "".join(parts)
+
+
+def _section_of(picture: str) -> str:
+    """Where a picture belongs."""
+    first = picture.split("-")[0]
+    names = {
+        "heads": ("groups", "correlation", "activation"),
+        "sinks": ("sinks", "sink"),
+        "spectra": ("leading", "beta", "qk", "ov", "value_block"),
+        "ladder": ("ladder", "parts"),
+    }
+    return next((section for section, known in names.items() if first in known), "similarity")
+
+
+def _tables(study: Study, section: str) -> str:
+    if section == "similarity":
+        return table(*study_tables.similarity_table(study))
+    if section == "heads" and study.heads is not None:
+        return table(*study_tables.group_table(study))
+    if section == "sinks" and study.sinks is not None:
+        return table(*study_tables.sink_table(study))
+    if section == "ladder" and study.ladder is not None:
+        return table(*study_tables.ladder_table(study))
+    if section == "spectra" and study.spectra is not None:
+        found = details("Every head in numbers", table(*study_tables.head_table(study)))
+        promoted = table(*study_tables.promotion_table(study))
+        return found + details("The tokens that leading eigenvectors promote", promoted)
+    return ""
 
 
 def _making(study: Study) -> str:
     made = read_provenance(study.folder, "study")["sessions"][-1]
     used = ", ".join(f"{name} {value}" for name, value in made.items() if name not in ("machine", "time"))
     used += f"; {made['machine']}, {made['time']}"
-    files_ = "similarity, heads, sinks, spectra, ladder"
+    there = ", ".join(sorted(path.stem for path in study.folder.glob("*.zarr")))
+    again = f"metastable plot {shlex.quote(study.folder.name)} --kind cosines-raw --out cosines.pdf"
     return f"""<h2 id="making">How it was made</h2>
 <pre>{escaped(command(study.settings))}</pre>
-<p class="soft">{escaped(conclusions.timing(study))} {escaped(used)}.
-SHA-256 of the first queries: {escaped(study.model["digest"])}.</p>
-<p class="soft">The numbers are beside this page as zarr folders ({files_}):
+<p>Every picture is in <code>figures/</code> as SVG, by the name in its caption; as PDF, SVG or PNG of its own:</p>
+<pre>{escaped(again)}</pre>
+<p class="soft">{escaped(timing(study))} {escaped(used)}. Weights computed in {escaped(study.model["dtype"])}; their
+digest is {escaped(study.model["digest"])}.</p>
+<p class="soft">The numbers are beside this page as zarr folders ({escaped(there)}):
 <code>xarray.open_zarr("similarity.zarr")</code>.</p>
 """
-
-
-# --- parts --------------------------------------------------------------------------------------------------------
-
-
-def _section(name: str, title: str, text: str, body: str) -> str:
-    return f'<h2 id="{name}">{escaped(title)}</h2>\n<p>{escaped(text)}</p>\n{body}\n'
-
-
-def _figures(study: Study, media: Media, pictures: Iterable[tuple[str, str]], wide: bool = False) -> str:
-    found = []
-    for name, caption in pictures:
-        path = study.folder / "figures" / f"{name}.svg"
-        if path.exists():
-            found.append(_figure(path, caption, media, wide))
-    return f'<div class="figures">{"".join(found)}</div>'
-
-
-def _figure(path: Path, caption: str, media: Media, wide: bool) -> str:
-    width = _points(path) * (1.6 if wide else 1.36)  # 1.36: three beside each other
-    holder = ' class="scroll"' if wide else ""
-    return (
-        f'<figure><div{holder}><img src="{media.address(path, "image/svg+xml")}" alt="{escaped(caption)}" '
-        f'width="{width:.0f}" loading="lazy"></div><figcaption>{escaped(caption)}</figcaption></figure>'
-    )
-
-
-def _points(path: Path) -> float:
-    """The width of an SVG of matplotlib's in points."""
-    with path.open("rb") as file:
-        head = file.read(2000).decode(errors="replace")
-    number = head.partition('width="')[2].partition("pt")[0]
-    return float(number) if number.replace(".", "", 1).isdigit() else 245.0
-
-
-def _table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    if not rows:
-        return ""
-    head = "".join(f'<th scope="col">{escaped(c)}</th>' for c in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escaped(number(v))}</td>" for v in row) + "</tr>" for row in rows)
-    return (  # the caption stays in place where a narrow screen scrolls the table
-        f'<p class="soft">{escaped(caption)}</p><div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escaped(caption)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
-def _unbroken(text: str) -> str:
-    """Powers of ten that no line break can part."""
-    return re.sub(r"(\d)e-(\d)", "\\1e\N{MINUS SIGN}\\2", text)
-
-
-def _details(caption: str, body: str) -> str:
-    return f"<details><summary>{escaped(caption)}</summary>{body}</details>" if body else ""
-
-
-def number(value: Any) -> str:
-    """Numbers short, nan as a dash, text as it is."""
-    if isinstance(value, (float, np.floating)):
-        if not np.isfinite(value):
-            return "–"
-        return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
-    return str(value)

@@ -1,6 +1,7 @@
 """A model's weights as plain arrays: a family applied to tensors, whether they come from a module or from a file."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +62,11 @@ class Parts:
     def embedded(self, rows: slice = slice(None)) -> np.ndarray:
         """The vocabulary, or some rows of it, in the model's own space, (rows, d)."""
         return self.family.embedding(self.tensors, self.config, rows)
+
+    def start(self, ids: Sequence[int], positions: bool = True) -> np.ndarray | None:
+        """Layer 0 of a text (n, d), with or without the positions that are part of it; None where it is not known."""
+        found = self.family.start
+        return None if found is None else found(self.tensors, self.config, ids, positions)
 
     def position(self, layer: int, n: int) -> Positions:
         """How positions enter the scores of a layer, for n tokens: a relative table is (h, 2n - 1)."""

@@ -32,7 +32,8 @@ class Probe:
     methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and
     ``attention_sinks.Sinks`` for their variables. ``controls`` holds the same of the controls, None without any.
     The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
-    ``observe`` are those of ``trajectory``, which is computed when first used.
+    ``observe`` are those of ``trajectory``, which is computed when first used. ``sample`` holds the
+    token ids with which the first texts begin.
     """
 
     model: Model
@@ -42,6 +43,7 @@ class Probe:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     first: Given = field(repr=False)
+    sample: tuple[tuple[int, ...], ...] = field(repr=False)
     similarity: "xarray.Dataset | None" = field(default=None, repr=False)
     heads: "xarray.Dataset | None" = field(default=None, repr=False)
     sinks: "xarray.Dataset | None" = field(default=None, repr=False)
@@ -161,7 +163,10 @@ def probe(
         )
     notes = (*model.notes, *left_out, *tally.notes(limit), *(controls.notes if controls else ()))
     first = tuple(tally.first) if isinstance(tally.first, list) else tally.first
-    return Probe(model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, **found, controls=controls)
+    sample = tuple(map(tuple, tally.sample))
+    return Probe(
+        model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, sample, **found, controls=controls
+    )
 
 
 def _own_texts(model: Model) -> Any:

@@ -30,10 +30,11 @@ def upper(values: np.ndarray) -> np.ndarray:
 
 
 def _readout(model: Model, vectors: np.ndarray) -> np.ndarray:
-    """Vectors (d, m) through the (un)embedding, (vocabulary, m), with the final norm's gain where there is one."""
+    """Vectors (d, m) through the (un)embedding, (vocabulary, m), with the final norm's gain (and centring)."""
     parts, size = model.require_parts(), model.vocabulary or 0
     final = parts.final_norm()
     if final is not None:
+        vectors = vectors - vectors.mean(axis=0) if final.kind == "layer" else vectors
         vectors = final.gain[:, None] * vectors
     return np.concatenate([parts.embedded(slice(k, k + _ROWS)) @ vectors for k in range(0, size, _ROWS)])
 
@@ -47,6 +48,8 @@ def promoted(
 ) -> list[Promotion]:
     """The tokens behind (head, place, eigenvector) of one layer; ``values`` are the eigenvalues of its heads."""
     if not leading:
+        return []
+    if model.vocabulary is None:  # patches and frames are not read through a vocabulary
         return []
     scores = _readout(model, np.stack([vector for _, _, vector in leading], axis=1))  # (vocabulary, m)
     found = []

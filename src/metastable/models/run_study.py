@@ -1,8 +1,10 @@
-"""`metastable model` from its settings to a finished folder: the study, its pictures, its page."""
+"""`metastable model` from its settings to a finished folder: the study, its pictures, its film, its page."""
 
+import re
 from pathlib import Path
 
-from metastable.models.page import page
+from metastable.models.depth_film import film
+from metastable.models.page import FILM, page
 from metastable.models.study import Study, measuring, purpose, read
 from metastable.models.study_figures import every_picture
 from metastable.models.study_settings import Settings, check_settings
@@ -39,6 +41,20 @@ def run(settings: Settings, folder: Path, progress: Report = silent) -> tuple[St
     return made, _HOW[status]
 
 
+def default_folder(name: str) -> Path:
+    """Where the study of a model is left when no folder is named.
+
+    >>> str(default_folder("albert/albert-xlarge-v2"))
+    'model-albert-albert-xlarge-v2'
+    """
+    return Path(f"model-{slug(name)}")
+
+
+def slug(name: str) -> str:
+    """A model's name, or the last part of a path, as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", Path(name).name if Path(name).exists() else name).strip("-.") or "study"
+
+
 def publish(made: Study) -> Path:
     """Write the page of a study from its record and its pictures."""
     write_whole(made.folder / REPORT, page(made).encode())
@@ -46,10 +62,12 @@ def publish(made: Study) -> Path:
 
 
 def _draw(made: Study, report: Report) -> None:
-    """Every picture that is not there yet."""
-    pictures = every_picture(made)
-    for k, (name, draw) in enumerate(pictures.items()):
+    """Every picture that is not there yet, and the film."""
+    pictures, home = every_picture(made), made.folder / "figures"
+    for k, (name, picture) in enumerate(pictures.items()):
         report(Progress("pictures", k / len(pictures), name))
-        path = made.folder / "figures" / f"{name}.svg"
-        if not path.exists():
-            save_figure(draw(), path, dpi=150.0)
+        if not (home / f"{name}.svg").exists():
+            save_figure(picture.draw(), home / f"{name}.svg", dpi=150.0)
+    if not (home / FILM).exists():
+        report(Progress("film", None, FILM))
+        film(made, home / FILM)

@@ -1,9 +1,13 @@
 """The matrices of the theory, read from a model's weights: Fig. 10 of the second paper, Fig. 7 of the first.
 
-What moves tokens is the map O_h V_h of a head (d x d, rank v). Its nonzero eigenvalues are those of the small core
-V_h O_h (v x v), and its eigenvectors are O_h w for eigenvectors w of the core; so the d x d matrix is never formed.
-With phi = O_h w, <Q phi, K phi> = <(Q O) w, (K O) w>: whether (Q, K, O V) is a good triple (Definition 1) is decided
-on the small triple (Q O, K O, V O).
+What moves tokens is the map O_h V_h of a head (d x d, rank v). Where attention reads a normed token, Q, K and V are
+those with the norm's gain (and centring) folded in, so that it is O V diag(g): see ``metastable.models.folding``. The
+nonzero eigenvalues of O_h V_h are those of the small core V_h O_h (v x v), and its eigenvectors are O_h w for
+eigenvectors w of the core; so the d x d matrix is never formed. With phi = O_h w, <Q phi, K phi> = <(Q O) w, (K O) w>:
+whether (Q, K, O V) is a good triple (Definition 1) is decided on the small triple (Q O, K O, V O).
+
+Rotary turns are left out: <Q phi, K phi> and the score form are those of two tokens at one position, where the turns of
+query and key cancel. At a distance the score form is Q^T R K with a turn R that depends on the distance.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +19,8 @@ import numpy as np
 
 from metastable.equation.weights import from_eigenvalues
 from metastable.errors import InputError
-from metastable.models.families import BlockWeights, Norm
+from metastable.models.families import BlockWeights
+from metastable.models.folding import Maps, front_norm, linear
 from metastable.models.load import load
 from metastable.models.model import Model
 from metastable.models.promotions import Promotion, promoted, upper
@@ -31,12 +36,14 @@ class Spectra:
 
     ``data`` is an ``xarray.Dataset`` over (layer, head), eigenvalues by decreasing modulus:
 
-    - ``ov``: of the map O V, through its core (rank,), complex;
-    - ``value_block``: of the square block of V in the head's own rows and columns, which published figures show;
-    - ``qk``: of the symmetrised score form scale (Q^T K + K^T Q)/2 (form,), real, largest first;
+    - ``ov``: of the map O V with the norm folded in, through its core (rank,), complex;
+    - ``value_block``: of the square block of the stored V in the head's own rows and columns, which published figures
+      show; nothing is folded into it;
+    - ``qk``: of the symmetrised score form scale (Q^T K + K^T Q)/2 at equal positions (form,), real, largest first;
     - ``beta``: the inverse temperature at which tokens with independent standard coordinates and Q^T K = I would have
       scores as large, sqrt(d) times the Frobenius norm of that form (the published definition);
-    - ``beta_model``: the same for tokens as long as the model's own norm makes them;
+    - ``beta_model``: the same for tokens as long as those that attention reads: sqrt(d) after a norm whose gain is in
+      the maps already, so that both agree; in a post-norm model what the norm before it makes them;
     - ``along``: <Q phi, K phi> for the unit leading eigenvector phi of O V, nan when that is complex;
     - ``good``: 1 for a good triple, 0 for none, -1 when rounding could decide; ``margin``: the change of the core
       (2-norm) that would alter this, negative where the triple is not good.
@@ -89,10 +96,10 @@ def spectra(
     promotions: list[Promotion] = []
     for layer in chosen:
         block = model.block(layer)
-        length = squared_length(model, layer)
+        maps, length = linear(block), squared_length(model, layer, block)
         leading = []
         for head in range(block.heads):
-            row, finding, vectors = _head(block, head, length)
+            row, finding, vectors = _head(block, maps, head, length)
             rows.append(row)
             triples[layer, head] = finding
             leading += [(head, i, vectors[:, i].real) for i in upper(row["ov"])[:top]]
@@ -103,18 +110,19 @@ def spectra(
     return Spectra(model, _dataset(rows, chosen), triples, tuple(promotions))
 
 
-def ov_eigenvalues(block: BlockWeights, head: int) -> tuple[np.ndarray, np.ndarray]:
+def ov_eigenvalues(maps: Maps, head: int) -> tuple[np.ndarray, np.ndarray]:
     """Nonzero eigenvalues of O_h V_h by decreasing modulus (v,), and unit eigenvectors as columns (d, v)."""
-    values, w = np.linalg.eig(block.V[head] @ block.O[head])  # core (v, v)
+    values, w = np.linalg.eig(maps.V[head] @ maps.O[head])  # core (v, v)
     order = np.lexsort((-values.imag, -values.real, -np.abs(values)))
-    phi = block.O[head] @ w[:, order]
+    phi = maps.O[head] @ w[:, order]
     return values[order], phi / np.maximum(np.linalg.norm(phi, axis=0), 1e-300)
 
 
 def value_block_eigenvalues(block: BlockWeights, head: int) -> np.ndarray:
     """Eigenvalues of V_h restricted to the head's own columns, (v,): the square block of published figures.
 
-    It depends on the order of coordinates and says nothing about the motion of tokens; kept for comparison.
+    It depends on the order of coordinates and says nothing about the motion of tokens; kept for comparison, as it is
+    published: the stored V, with no norm folded in.
     """
     v, d = block.V.shape[1:]
     start = min(head * v, d - v)
@@ -122,25 +130,25 @@ def value_block_eigenvalues(block: BlockWeights, head: int) -> np.ndarray:
     return values[np.lexsort((-values.imag, -values.real, -np.abs(values)))]
 
 
-def qk_eigenvalues(block: BlockWeights, head: int) -> np.ndarray:
+def qk_eigenvalues(maps: Maps, head: int) -> np.ndarray:
     """Nonzero eigenvalues of scale (Q^T K + K^T Q)/2, largest first (2k,).
 
     With B = [Q; K] = (U R)^T the form is U [scale/2 R J R^T] U^T, J swapping the halves: a symmetric core.
     """
-    Q, K = block.Q[head], block.K[head]
+    Q, K = maps.Q[head], maps.K[head]
     k, d = Q.shape
     if 2 * k >= d:
         form = Q.T @ K
-        return np.linalg.eigvalsh(block.scale * (form + form.T) / 2.0)[::-1]
+        return np.linalg.eigvalsh(maps.scale * (form + form.T) / 2.0)[::-1]
     R = np.linalg.qr(np.concatenate([Q, K]).T).R  # (2k, 2k)
     swapped = np.concatenate([R[:, k:], R[:, :k]], axis=1)
-    return np.asarray(np.linalg.eigvalsh(block.scale * (swapped @ R.T) / 2.0)[::-1])
+    return np.asarray(np.linalg.eigvalsh(maps.scale * (swapped @ R.T) / 2.0)[::-1])
 
 
-def _head(block: BlockWeights, head: int, length: float) -> tuple[dict[str, Any], Finding, np.ndarray]:
-    values, vectors = ov_eigenvalues(block, head)
-    qk = qk_eigenvalues(block, head)
-    Q, K, V, O = block.Q[head], block.K[head], block.V[head], block.O[head]
+def _head(block: BlockWeights, maps: Maps, head: int, length: float) -> tuple[dict[str, Any], Finding, np.ndarray]:
+    values, vectors = ov_eigenvalues(maps, head)
+    qk = qk_eigenvalues(maps, head)
+    Q, K, V, O = maps.Q[head], maps.K[head], maps.V[head], maps.O[head]
     finding = good_triple(Q @ O, K @ O, V @ O)
     d = Q.shape[1]
     phi = vectors[:, 0].real
@@ -169,16 +177,17 @@ def _dataset(rows: list[dict[str, Any]], layers: list[int]) -> "xarray.Dataset":
     return xarray.Dataset(variables, {"layer": layers})
 
 
-def squared_length(model: Model, layer: int) -> float:
-    """Mean squared length of the tokens that enter attention, for unit variance before the norm's gain and bias."""
+def squared_length(model: Model, layer: int, block: BlockWeights) -> float:
+    """Mean squared length of the tokens that the folded maps act on, for unit variance before a norm's gain and bias.
+
+    A norm in front of attention makes it d, its gain being in the maps. A post-norm layer reads what the layer before
+    it has normed, the first one what the embedding has.
+    """
+    if front_norm(block) is not None:
+        return float(block.Q.shape[-1])
     parts = model.require_parts()
-    block = parts.block(layer)
-    if block.order != "post":
-        norm: Norm | None = block.attention_norm
-    else:  # a post-norm layer reads what the layer before it has normed, the first one what the embedding has
-        norm = parts.block(layer - 1).mlp_norm if layer > 0 else parts.input_norm()
-    norm = norm or block.mlp_norm
-    if norm is None:  # nothing is normed on the way in: coordinates of unit variance
+    norm = (parts.block(layer - 1).mlp_norm if layer > 0 else parts.input_norm()) or block.mlp_norm
+    if norm is None:
         return float(block.Q.shape[-1])
     return float((norm.gain**2).sum() + (0.0 if norm.bias is None else (norm.bias**2).sum()))
 
@@ -187,14 +196,14 @@ def squared_length(model: Model, layer: int) -> float:
 
 
 def value_matrix(name: str | Path | Model, head: int, layer: int = 0, top: int | None = None) -> np.ndarray:
-    """A head's value map as the simulator's V: O V itself (d, d), or a small matrix with its leading eigenvalues.
+    """A head's value map as the simulator's V: O V (d, d) with its norm folded in, or a small matrix like it.
 
     Parameters
     ----------
     head, layer : int
         Which head, from 0.
     top : int, optional
-        Size of a real matrix with the ``top`` leading eigenvalues of O V, complex ones in conjugate pairs; when a
+        Size of a small real matrix with the ``top`` leading eigenvalues of O V, complex ones in conjugate pairs; when a
         pair would not fit, the next real eigenvalue takes the last place.
 
     Examples
@@ -204,12 +213,12 @@ def value_matrix(name: str | Path | Model, head: int, layer: int = 0, top: int |
     (3, 3)
     """
     model = name if isinstance(name, Model) else load(name)
-    block = model.block(layer)
-    if not 0 <= head < block.heads:
-        raise InputError(f"{model.name!r} has heads 0 to {block.heads - 1}, not {head}.")
+    maps = linear(model.block(layer))
+    if not 0 <= head < maps.heads:
+        raise InputError(f"{model.name!r} has heads 0 to {maps.heads - 1}, not {head}.")
     if top is None:
-        return np.asarray(block.O[head] @ block.V[head])
-    values = ov_eigenvalues(block, head)[0]
+        return np.asarray(maps.O[head] @ maps.V[head])
+    values = ov_eigenvalues(maps, head)[0]
     if not 1 <= top <= len(values):
         raise InputError(
             f"A head of {model.name!r} has {len(values)} eigenvalues; top must lie between 1 and that, not {top}."

@@ -1,62 +1,177 @@
-"""Every picture of a study by file name."""
+"""Every picture of a study by name: how it is drawn, and what it shows."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from metastable.errors import unknown
+from metastable.models import head_figures, ladder_figures, similarity_figures, weight_figures
+from metastable.models.curves import group_curves, similarity_curves, sink_curves, sources
 from metastable.models.depth_axis import some_layers
-from metastable.models.study import Study
-from metastable.models.token_figures import (
-    activations,
-    cluster_counts,
-    correlations,
-    group_strength,
-    ridges,
-    same_token,
-    similarity_shares,
-    sink_lines,
-    sink_map,
-)
-from metastable.models.weight_figures import (
-    LADDER_LABELS,
-    climb,
-    errors,
-    mean_cosines,
-    qk_spectrum,
-    spectrum,
-    temperatures,
-)
-
-Draw = Callable[[], Figure]
+from metastable.models.depth_film import still
+from metastable.models.study_record import Study
 
 
-def every_picture(study: Study) -> dict[str, Draw]:
-    """File names and how each picture of the study is drawn."""
-    trained, depth = study.model["depth"], int(study.heads.layer[-1])
-    found: dict[str, Draw] = {
-        "cosines-raw": lambda: ridges(study, "raw"),
-        "cosines-centred": lambda: ridges(study, "centred"),
-        "shares": lambda: similarity_shares(study),
-        "clusters": lambda: cluster_counts(study),
-        "same-token": lambda: same_token(study),
-        "groups": lambda: group_strength(study),
-        "sink-map": lambda: sink_map(study),
-        "qk": lambda: qk_spectrum(study),
-        "beta": lambda: temperatures(study),
-    }
-    for layer in some_layers(1, depth, trained, 3):
-        found[f"correlation-{layer}"] = lambda layer=layer: correlations(study, layer)  # type: ignore[misc]
-        found[f"activation-{layer}"] = lambda layer=layer: activations(study, layer)  # type: ignore[misc]
-    for kind in ("first", "separator", "punctuation"):
-        if float(study.sinks["uniform"].sel(kind=kind)) > 0:
-            found[f"sink-{kind}"] = lambda kind=kind: sink_lines(study, kind)  # type: ignore[misc]
-    layers = study.spectra.layer.values
-    for layer in (int(layers[k]) for k in some_layers(0, len(layers) - 1, 0, 3)):
-        for name in ("ov", "value_block"):
-            found[f"{name}-{layer}"] = lambda n=name, k=layer: spectrum(study, n, k)  # type: ignore[misc]
+class Picture(NamedTuple):
+    """How a picture is drawn, and a caption that says what is drawn and claims nothing."""
+
+    draw: Callable[[], Figure]
+    caption: str
+
+
+def every_picture(study: Study) -> dict[str, Picture]:
+    """The pictures of a study by file name.
+
+    Examples
+    --------
+    >>> from metastable.models.study import read
+    >>> every_picture(read("out/minilm"))["cosines-raw"].draw()  # doctest: +SKIP
+    """
+    found = _similarity(study)
+    if study.heads is not None and study.sinks is not None:
+        found |= _heads(study) | _sinks(study)
+    if study.spectra is not None:
+        found |= _spectra(study)
     if study.ladder is not None:
-        for name in LADDER_LABELS:
-            found[f"ladder-{name}"] = lambda name=name: climb(study, name)  # type: ignore[misc]
-        found["ladder-mean-cosine"] = lambda: mean_cosines(study)
-        found["ladder-errors"] = lambda: errors(study)
+        found |= _ladder(study)
+    return found
+
+
+def picture(study: Study, name: str) -> Figure:
+    """One picture by its name."""
+    known = every_picture(study)
+    if name not in known:
+        raise unknown("picture of this study", name, list(known))
+    return known[name].draw()
+
+
+def _similarity(study: Study) -> dict[str, Picture]:
+    figures = similarity_figures
+    bands = " Bands: the least and the largest of the seeds." if study.controls is not None else ""
+    return {
+        "cosines-raw": Picture(
+            lambda: figures.ridges(study, "raw"),
+            "Cosines of all pairs of tokens at different positions, by state; each row is scaled by its own peak.",
+        ),
+        "cosines-centred": Picture(
+            lambda: figures.ridges(study, "centred"), "The same beside the mean direction of each text."
+        ),
+        "similarity": Picture(
+            lambda: similarity_curves(sources(study)),
+            f"Cosines and clusters (tokens linked above 0.9) over depth, raw and centred.{bands}",
+        ),
+        "shares": Picture(lambda: figures.similarity_shares(study), "Share of pairs above 0.9 and above 0.99."),
+        "clusters": Picture(
+            lambda: figures.cluster_counts(study),
+            "Clusters per token: 1 where no two tokens are linked, 1/n where all are one.",
+        ),
+        "mixed-clusters": Picture(
+            lambda: figures.mixed_clusters(study), "Clusters that hold two different tokens, mean number in a text."
+        ),
+        "same-token": Picture(
+            lambda: figures.same_token(study), "Share of the pairs that are one and the same token met twice."
+        ),
+        "cloud": Picture(lambda: still(study), "The last state of the film."),
+    }
+
+
+def _heads(study: Study) -> dict[str, Picture]:
+    assert study.heads is not None
+    found = {
+        "groups": Picture(
+            lambda: group_curves(sources(study)),
+            "How clear the groups of heads are, and how far other texts show the same ones; dots: layers with groups.",
+        )
+    }
+    layers = set(some_layers(0, len(study.heads.layer) - 1, study.model["depth"] - 1, 3))
+    clear = study.heads["silhouette"].where(study.heads["has_groups"].astype(bool)).isel(layer=slice(0, study.trained))
+    if clear.notnull().any():
+        layers.add(int(clear.argmax("layer")))
+    for layer in sorted(layers):
+        found[f"correlation-{layer}"] = Picture(
+            lambda k=layer: head_figures.correlations(study, k),  # type: ignore[misc]
+            f"Correlation of the heads' attention maps in layer {layer}; lines part groups, where there are any.",
+        )
+    for layer in sorted(layers):
+        found[f"activation-{layer}"] = Picture(
+            lambda k=layer: head_figures.activations(study, k),  # type: ignore[misc]
+            f"Attention that each token of the first text receives from the tokens that see it, layer {layer}.",
+        )
+    return found
+
+
+def _sinks(study: Study) -> dict[str, Picture]:
+    assert study.sinks is not None
+    found = {
+        "sinks": Picture(
+            lambda: sink_curves(sources(study)),
+            "Attention on the first token; dotted: spread evenly over the tokens that the mask leaves visible.",
+        ),
+        "sink-map": Picture(
+            lambda: head_figures.sink_map(study), "Attention on the first token, mean over tokens and texts."
+        ),
+    }
+    for kind, words in head_figures.SINKS.items():
+        if float(study.sinks["uniform"].sel(kind=kind)) > 0:
+            found[f"sink-{kind}"] = Picture(
+                lambda k=kind: head_figures.sink_lines(study, k),  # type: ignore[misc]
+                f"Attention on {words}, beside what evenly spread attention would give.",
+            )
+    return found
+
+
+def _spectra(study: Study) -> dict[str, Picture]:
+    assert study.spectra is not None
+    figures = weight_figures
+    found = {
+        "leading": Picture(
+            lambda: figures.leading(study),
+            "Modulus of the leading eigenvalue of O V of every head; orange: good triples.",
+        ),
+        "beta": Picture(
+            lambda: figures.temperatures(study),
+            "Effective inverse temperature: the beta at which Q^T K = I would give scores as large.",
+        ),
+        "qk": Picture(lambda: figures.qk_spectrum(study), "Eigenvalues of the score form, one line per head."),
+    }
+    layers = [int(k) for k in study.spectra.layer.values]
+    for layer in (layers[k] for k in some_layers(0, len(layers) - 1, 0, 3)):
+        where = "" if study.model["shared"] else f" of layer {layer}"
+        found[f"ov-{layer}"] = Picture(
+            lambda k=layer: figures.spectrum(study, "ov", k),  # type: ignore[misc]
+            f"Eigenvalues of the map O V of each head{where}; the leading one is ringed, and filled where it is real, "
+            "positive and simple.",
+        )
+        found[f"value_block-{layer}"] = Picture(
+            lambda k=layer: figures.spectrum(study, "value_block", k),  # type: ignore[misc]
+            f"Eigenvalues of the square value block of each head{where}, as published.",
+        )
+    return found
+
+
+def _ladder(study: Study) -> dict[str, Picture]:
+    figures = ladder_figures
+    found = {
+        "ladder-bars": Picture(
+            lambda: figures.rung_bars(study),
+            "Distance from the model of every rung below the exact network, and of three baselines (grey): averaged "
+            "over states and texts; whiskers: standard deviation over texts.",
+        )
+    }
+    for name, words in figures.LABELS.items():
+        found[f"ladder-{name}"] = Picture(
+            lambda n=name: figures.distances(study, n),  # type: ignore[misc]
+            f"{words[0].upper()}{words[1:]}: rungs, and baselines in grey; mean over texts, with their spread.",
+        )
+    steps = " Dashed: a rung's layers against its own ODE." if study.model["shared"] else ""
+    found["ladder-errors"] = Picture(
+        lambda: figures.errors(study), f"Tokens of the rungs with the model's norms against the real ones.{steps}"
+    )
+    if study.parts is not None:
+        found["parts"] = Picture(
+            lambda: figures.part_bars(study),
+            "What each part does alone: how far the network is from the model without it, and how much nearer the bare "
+            "system (rung 0) comes with it, less than nothing where it leads away; whiskers: spread over texts.",
+        )
     return found

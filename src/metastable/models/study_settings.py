@@ -1,11 +1,14 @@
 """What a study is of: its settings, and the texts that they name."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.controls import chosen
+from metastable.models.images import image_files
 from metastable.models.model import Model
 from metastable.models.texts import default_corpus, texts
 
@@ -24,33 +27,45 @@ class Settings:
     head: int = 0
     part: str = "encoder"
     longest: int = 1024
+    control: tuple[str, ...] = ()
+    control_seeds: int = 3
+    images: str | None = None
 
 
 def check_settings(settings: Settings) -> None:
     """Refuse numbers that no model can meet."""
-    for name in ("layers", "limit", "longest"):
+    for name in ("layers", "limit", "longest", "control_seeds"):
         value = getattr(settings, name)
         if value is not None and value < 1:
-            raise InputError(f"{name} must be a whole number >= 1, not {value}.")
+            raise InputError(f"{name.replace('_', '-')} must be a whole number >= 1, not {value}.")
     if settings.head < 0:
         raise InputError(f"head must be a whole number >= 0, not {settings.head}.")
+    chosen(settings.control)
 
 
 def check_head(settings: Settings, model: Model) -> None:
     """Refuse a head that the model does not have."""
-    if settings.head >= model.heads:
+    if model.heads and settings.head >= model.heads:
         raise InputError(f"{model.name!r} has heads 0 to {model.heads - 1}, not {settings.head}.")
 
 
 def corpus(settings: Settings, model: Model) -> str:
-    """The name of the texts."""
+    """The name of the texts, or of the pictures."""
+    if settings.images is not None:
+        return f"pictures in {settings.images}"
     if model.tokenizer is None and settings.texts is None:
         return "random token ids"
     return settings.texts or default_corpus(settings.model)
 
 
-def source(settings: Settings, model: Model) -> tuple[Iterable[str | Sequence[int]], list[str]]:
-    """The texts, and what a reader should know about them."""
+def source(settings: Settings, model: Model) -> tuple[Iterable[Any], list[str]]:
+    """The texts or pictures, and what a reader should know about them."""
+    if settings.images is not None:
+        return image_files(settings.images, settings.limit), []
+    if model.vocabulary is None:
+        raise InputError(
+            f"{model.name!r} reads no text; give a folder of pictures with --images, or arrays from Python."
+        )
     if model.tokenizer is not None:
         return texts(corpus(settings, model), settings.limit), []
     if settings.texts is not None:

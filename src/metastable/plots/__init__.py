@@ -16,6 +16,7 @@ from metastable.plots.polytopes import hull_edges, polytope
 from metastable.plots.series import projections, series
 from metastable.plots.snapshots import snapshots
 from metastable.plots.style import PALETTE, paper
+from metastable.plots.text_table import table
 from metastable.plots.trajectories import trajectories
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "save_figure",
     "series",
     "snapshots",
+    "table",
     "trajectories",
 ]

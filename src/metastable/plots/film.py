@@ -1,9 +1,6 @@
 """Films of moving tokens: MP4 for browsers, GIF for everything else."""
 
 import os
-import subprocess
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,21 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
 from metastable.plots.colours import Color, paler, token_colours
+from metastable.plots.encoder import SUFFIXES, encode, mp4_options
 from metastable.plots.figure_files import whole_file
 from metastable.plots.frames import Scene, shoot
 from metastable.plots.motion import Movable, clock_times, read_motion
-from metastable.plots.paint import NV12, RGB, Pixels
+from metastable.plots.paint import NV12, RGB
 from metastable.plots.spaces import view_of
 
 if TYPE_CHECKING:
     from PIL import Image
 
 Floats = NDArray[np.float64]
-
-SUFFIXES = (".mp4", ".gif")
-# What the quickest preset leaves out and a picture that is mostly still gains from: as clear as "veryfast" in 60%
-# of its time.
-_ENCODER = "cabac=1:8x8dct=1:deblock=1:aq-mode=1:mbtree=1:rc-lookahead=10:scenecut=0"
 
 
 def animate(
@@ -102,12 +95,9 @@ def _even(size: tuple[int, int]) -> tuple[int, int]:
 
 def _write_mp4(part: Path, scene: Scene, times: Floats, fps: int) -> None:
     # Frames come in the colours that are stored and browsers assume, and are labelled so; trails are drawn by
-    # matplotlib in red, green and blue, which the encoder converts. `faststart` lets films play while loading.
+    # matplotlib in red, green and blue, which the encoder converts.
     pixels = RGB if scene.trail > 0 else NV12
-    options = ["-c:v", "libx264", "-crf", "17", "-preset", "ultrafast", "-x264-params", _ENCODER, "-threads", "1"]
-    options += ["-pix_fmt", "yuv420p", "-vf", "scale=out_color_matrix=bt709:out_range=tv"] if pixels is RGB else []
-    options += ["-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"]
-    _encode(part, scene, times, pixels, fps, [*options, "-movflags", "+faststart"])
+    encode(part, shoot(scene, times, pixels), scene.size, pixels.name, fps, mp4_options(pixels is RGB))
 
 
 def _write_gif(part: Path, scene: Scene, times: Floats, fps: int) -> None:
@@ -130,42 +120,9 @@ def _write_gif(part: Path, scene: Scene, times: Floats, fps: int) -> None:
     try:
         Image.fromarray(table.reshape(16, 16, 3)).save(palette)
         options = ["-i", str(palette), "-lavfi", "[0:v][1:v]paletteuse=dither=none:diff_mode=rectangle", "-loop", "0"]
-        _encode(part, scene, times, RGB, fps, options)
+        encode(part, shoot(scene, times, RGB), scene.size, RGB.name, fps, options)
     finally:
         palette.unlink(missing_ok=True)
-
-
-def _encode(part: Path, scene: Scene, times: Floats, pixels: Pixels, fps: int, options: list[str]) -> None:
-    """Pipe pictures through ffmpeg into a file; raises OSError with the last line of its output when it fails.
-
-    imageio-ffmpeg provides the program. Its own writer is not used: it forks with Python code in the child, which can
-    lock up a process that has threads, and JAX always has.
-    """
-    import imageio_ffmpeg
-
-    size = "x".join(map(str, scene.size))
-    source = ["-f", "rawvideo", "-pix_fmt", pixels.name, "-s", size, "-r", str(fps), "-i", "-"]
-    same_bytes = ["-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact"]
-    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", *source, *options, *same_bytes, str(part)]
-    with tempfile.TemporaryFile() as output:
-        # A process group of its own: Ctrl-C reaches Python alone, which then stops the encoder and cleans up.
-        encoder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, process_group=0)
-        assert encoder.stdin is not None
-        try:
-            with suppress(BrokenPipeError):  # it stopped early: its output is read below
-                for frame in shoot(scene, times, pixels):
-                    encoder.stdin.write(frame)
-                encoder.stdin.close()
-            code = encoder.wait()
-        finally:
-            encoder.kill()
-            encoder.wait()
-            with suppress(BrokenPipeError):
-                encoder.stdin.close()
-        if code != 0 or part.stat().st_size == 0:
-            output.seek(0)
-            lines = output.read().decode(errors="replace").strip().splitlines()
-            raise OSError(lines[-1] if lines else f"the encoder stopped with code {code}")
 
 
 def _swatches(colours: Floats, size: tuple[int, int]) -> "Image.Image":

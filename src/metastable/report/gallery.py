@@ -19,7 +19,7 @@ from metastable.theory.verdicts import Verdict
 
 @dataclass(frozen=True)
 class Slot:
-    """A figure of the papers that needs a pretrained model.
+    """A figure that needs a pretrained model.
 
     It is filled by the experiment of that name; where there is no model, the slot says why, and how to fill it.
     """
@@ -35,6 +35,7 @@ SLOTS: tuple[Slot, ...] = (
     Slot("model-controls", "a control for Fig. 1", "A model's clusters beside those of networks without training"),
     Slot("model-eigenvalues", "first paper, Fig. 7", "Particles moved by the leading eigenvalues of a model's values"),
     Slot("model-spectra", "second paper, Fig. 10", "Eigenvalues of a model's value matrices, and its good triples"),
+    Slot("model-sharing", "beyond the papers", "Shared against unshared weights, before and after fine-tuning"),
 )
 
 

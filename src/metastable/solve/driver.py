@@ -215,8 +215,11 @@ class _Course:
 
     def _comes_to_rest(self, run: int, t: float) -> bool:
         """Whether a run that took all its steps has only tokens at rest left: then nothing more happens."""
-        dyn, x = self.plan.of(run), np.asarray(self.state["x"][run])
-        if not dyn.autonomous or not np.isfinite(x).all() or not rest.at_rest(dyn, t, x):
+        dyn = self.plan.of(run)
+        if not dyn.autonomous:  # the rescaled flow is none, and holds its state in other coordinates
+            return False
+        x = np.asarray(self.state["x"][run])
+        if not np.isfinite(x).all() or not rest.at_rest(dyn, t, x):
             return False
         self.resting[run], self.still[run] = True, x
         return True

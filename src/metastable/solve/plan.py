@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,12 +62,12 @@ class Plan:
         """Whether all runs share one dynamics."""
         return len(self.dynamics) == 1
 
-    @property
+    @cached_property
     def noisy(self) -> bool:
         """Whether any run has noise."""
         return any(dyn.noisy for dyn in self.dynamics)
 
-    @property
+    @cached_property
     def originals(self) -> int:
         """The number of runs without their copies, which come after them, in the same order."""
         return self.runs if self.shakes is None else int(np.count_nonzero(self.shakes == 0))

@@ -47,6 +47,8 @@ def with_copies(plan: Plan) -> Plan:
 
 def tokens_of_members(plan: Plan, x: np.ndarray) -> np.ndarray:
     """Tokens (B, n, d) of the runs, and behind them those of the copies that a plan has."""
+    if plan.shakes is None:
+        return x
     eps = float(np.finfo(plan.dtype).eps)
     rng = np.random.default_rng([20232, plan.n, plan.d])
     copies = plan.runs // plan.originals - 1
@@ -71,7 +73,8 @@ def _shaken(a: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:
 
 def _noise(shape: tuple[int, ...], rng: np.random.Generator, eps: float) -> np.ndarray:
     """Random signs and sizes: signs alone may keep a symmetry of the start by chance."""
-    return rng.choice([-1.0, 1.0], size=shape) * rng.uniform(0.5, 1.0, size=shape) * _ROUNDINGS * eps
+    size = rng.uniform(-0.5, 0.5, size=shape)
+    return (size + np.copysign(0.5, size)) * (_ROUNDINGS * eps)
 
 
 def shaken_dynamics(dyn: Dynamics, d: int, rng: np.random.Generator, eps: float) -> Dynamics:

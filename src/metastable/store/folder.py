@@ -121,6 +121,14 @@ def status(folder: Path, kind: str) -> Status:
     return "finished" if DONE in content else "unfinished"
 
 
+def holds(folder: Path, kind: str) -> bool:
+    """Whether a folder holds a record of that kind, finished or not."""
+    try:
+        return bool(read_json(folder / PROVENANCE)["kind"] == kind)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
 def read_provenance(folder: Path, kind: str) -> dict[str, Any]:
     """What provenance.json says, checked for what every kind relies on."""
     refuse_links(folder)

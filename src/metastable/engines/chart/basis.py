@@ -89,7 +89,7 @@ def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
         return np.eye(len(chart.S))
     rates = np.asarray(chart.a)
     near = np.abs(rates[:, None] - np.asarray(copy.a)) <= 1e-3 * max(1.0, float(np.abs(rates).max()))
-    M = np.asarray(chart.S_inv) @ np.asarray(copy.S)
+    M = quiet_product(np.asarray(chart.S_inv), np.asarray(copy.S))
     return np.where(near & (np.abs(M) > 1e-9), M, 0.0)
 
 

@@ -73,7 +73,7 @@ def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
         mixed = np.argwhere(M - np.diag(signs))
         with np.errstate(invalid="ignore", over="ignore"):
             if len(mixed) > len(M):
-                out[:, run] = scaled[:, run] @ M.T
+                out[:, run] = basis.quiet_product(scaled[:, run], M.T)
                 continue
             out[:, run] *= signs
             for k, l in mixed:  # few: directions that grow (nearly) alike

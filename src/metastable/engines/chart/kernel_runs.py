@@ -15,6 +15,8 @@ from metastable.engines.chart.basis import Chart, quiet_product
 from metastable.engines.chart.kernel_steps import run
 from metastable.engines.simd.threads import cores, pieces, share
 
+_SHARED = 2**16  # numbers from which waking another core pays
+
 
 class State(NamedTuple):
     """The last step's two ends in the scale of its start, the state itself, its references, and the steps taken."""
@@ -114,6 +116,6 @@ def tokens(zeta: np.ndarray, S: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", over="ignore"):
             out[rows] = quiet_product(zeta[rows], turned)
 
-    cuts = pieces(len(zeta), cores())
+    cuts = pieces(len(zeta), cores() if zeta.size > _SHARED else 1)
     share(some, len(cuts))
     return out

@@ -13,7 +13,7 @@ from metastable.engines.chart import state as chart_state
 from metastable.engines.chart.basis import Chart, contracting, flow, times_L
 from metastable.equation.dynamics import Dynamics
 from metastable.solve.methods import Method
-from metastable.solve.stepping import explicit_step, hermite, solve
+from metastable.solve.stepping import hermite, rolled_step, solve
 
 
 def layers(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Array) -> Array:
@@ -73,7 +73,7 @@ def advance_fixed(
         def slope(s: Array, w: Array) -> Array:
             return chart_state.frozen_velocity(dyn, chart, s, w, refs, t)
 
-        w = explicit_step(method.tableau, slope, t, y, dt)  # with the scale frozen at t: the same step as taken in z
+        w = rolled_step(method.tableau, slope, t, y, dt)  # with the scale frozen at t: the same step as taken in z
         return Stepped(y, w, chart_state.thaw(chart, dt, w, refs), refs, k + 1)
 
     def inside(state: Stepped, theta: Array) -> Array:

@@ -101,8 +101,8 @@ def _not_spectral(plan: Plan) -> str | None:
         return "an expansion needs scores beta <Qx, Kx> without positions, biases or norms of queries and keys"
     if plan.d not in (2, 3):
         return f"an expansion exists in dimension 2 and 3, not {plan.d}"
-    for each in plan.dynamics:
-        for A in each.weights.score_map(0.0, plan.d):
+    for weights in {id(each.weights): each.weights for each in plan.dynamics}.values():
+        for A in weights.score_map(0.0, plan.d):
             square = A.T @ A
             if np.abs(square - np.eye(len(A)) * square[0, 0]).max() > 1e-12 * abs(square[0, 0]):
                 return "an expansion needs Q^T K to be a multiple of a rotation"

@@ -25,8 +25,9 @@ from metastable.equation.dynamics import Dynamics
 
 def maps(members: Sequence[Dynamics], d: int, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """beta Q^T K and V of every run, (B, h, d, d) each; one member may serve all runs."""
-    A = np.stack([m.weights.score_map(0.0, d) for m in members])
-    V = np.stack([m.weights.value_map(0.0, d) for m in members])
+    weights = {id(m.weights): m.weights for m in members}  # members that differ in beta only share theirs
+    made = {key: (w.score_map(0.0, d), w.value_map(0.0, d)) for key, w in weights.items()}
+    A, V = (np.stack([made[id(m.weights)][k] for m in members]) for k in (0, 1))
     same = len(members) == 1 and (beta == beta[0]).all()
     return (beta[:1] if same else beta)[:, None, None, None] * A, V
 

@@ -1,5 +1,6 @@
 """ALBERT: one post-norm block, shared by every layer, after a factorised embedding."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from metastable.models.families.shared import (
     by_head,
     feed_forward,
     layer_norm,
+    looked_up,
+    normed,
     output_by_head,
 )
 
@@ -53,6 +56,17 @@ def embedding(tensors: Tensors, config: Any, rows: slice) -> np.ndarray:
     return np.asarray(words @ tensors["encoder.embedding_hidden_mapping_in.weight"].T)
 
 
+def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) -> np.ndarray:
+    """Layer 0: word, type and position, normed, then mapped into the hidden space."""
+    x = looked_up(tensors, "embeddings.word_embeddings.weight", ids)
+    x = x + tensors.rows("embeddings.token_type_embeddings.weight", slice(0, 1))
+    if positions:
+        x = x + tensors.rows("embeddings.position_embeddings.weight", slice(0, len(ids)))
+    x = normed(layer_norm(tensors, "embeddings.LayerNorm", config.layer_norm_eps), x)  # (n, e)
+    path = "encoder.embedding_hidden_mapping_in"
+    return np.asarray(x @ tensors[f"{path}.weight"].T + tensors[f"{path}.bias"])
+
+
 FAMILY = Family(
     name="albert",
     layers=layers,
@@ -63,4 +77,5 @@ FAMILY = Family(
     mask=lambda config, l: "full",
     longest=lambda config: int(config.max_position_embeddings),
     shares=True,
+    start=start,
 )

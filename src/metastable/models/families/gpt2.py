@@ -1,5 +1,6 @@
 """GPT-2: pre-norm causal blocks, absolute positions; maps are stored transposed and Q, K, V side by side."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from metastable.models.families.shared import (
     bias_by_head,
     by_head,
     layer_norm,
+    looked_up,
     numbered,
     output_by_head,
 )
@@ -54,6 +56,12 @@ def _scale(config: Any, l: int) -> float:
     return float(scale / (l + 1) if config.scale_attn_by_inverse_layer_idx else scale)
 
 
+def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) -> np.ndarray:
+    """Layer 0: word and position."""
+    x = looked_up(tensors, "wte.weight", ids)
+    return x + tensors.rows("wpe.weight", slice(0, len(ids))) if positions else x
+
+
 FAMILY = Family(
     name="gpt2",
     layers=lambda config: numbered("h", config.n_layer),
@@ -65,4 +73,5 @@ FAMILY = Family(
     longest=lambda config: int(config.n_positions),
     norm="ln_f",
     final_norm=lambda tensors, config: layer_norm(tensors, "ln_f", config.layer_norm_epsilon),
+    start=start,
 )

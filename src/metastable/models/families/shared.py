@@ -4,7 +4,7 @@
 attributes are the entries of ``config.json``. Neither needs PyTorch, so one file serves a loaded model and a file.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -168,6 +168,7 @@ class Family(NamedTuple):
     shares: bool = False  # layers may be one and the same block, which can be applied again
     refuses: Callable[[Config], str] = lambda config: ""  # why such a model is not done exactly, in a sentence
     decoders: bool = True  # whether it also reads the decoder of an encoder-decoder, cross-attention left out
+    start: Callable[[Tensors, Config, Sequence[int], bool], Array] | None = None  # layer 0 of a text: see `Parts.start`
 
 
 def numbered(path: str, count: int) -> list[str]:
@@ -192,6 +193,18 @@ def output_by_head(weight: Array, heads: int) -> Array:
 def bias_by_head(bias: Array | None, heads: int) -> Array | None:
     """A bias (h k,) as (h, k)."""
     return None if bias is None else bias.reshape(heads, -1)
+
+
+def looked_up(tensors: Tensors, name: str, ids: Sequence[int]) -> Array:
+    """Rows of a table, one for each id, (n, e); only these are widened."""
+    return np.concatenate([tensors.rows(name, slice(i, i + 1)) for i in map(int, ids)])
+
+
+def normed(norm: Norm, x: Array) -> Array:
+    """A norm applied to tokens (n, d)."""
+    x = x - x.mean(axis=-1, keepdims=True) if norm.kind == "layer" else x
+    x = norm.gain * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + norm.eps)
+    return x if norm.bias is None else x + norm.bias
 
 
 def layer_norm(tensors: Tensors, path: str, eps: float) -> Norm:

@@ -1,0 +1,132 @@
+"""The page of a comparison, and the folder that it is left in."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from metastable.errors import InputError
+from metastable.models.comparison import Row, Side, as_csv, numbers
+from metastable.models.comparison_figures import every_picture
+from metastable.models.conclusions import findings
+from metastable.models.control_sentences import what_they_are
+from metastable.models.depth_axis import COUNTING
+from metastable.models.html_parts import figures, page_frame, paragraphs, table
+from metastable.models.phrases import listed
+from metastable.plots import save_figure
+from metastable.progress import Progress, Report, silent
+from metastable.report.sections import Media, escaped
+from metastable.store.files import disk_errors, write_whole
+
+PAGE, NUMBERS = "compare.html", "numbers.csv"
+_FINDINGS = ("Tokens", "Heads", "Sinks", "Weights", "Theory")
+
+
+def publish(shown: Sequence[Side], folder: Path, progress: Report = silent) -> Path:
+    """Draw a comparison and write its page into a folder; an earlier comparison there is replaced."""
+    check_free(folder)
+    rows, home = numbers(shown), folder / "figures"
+    pictures = every_picture(shown)
+    with disk_errors(folder):
+        home.mkdir(parents=True, exist_ok=True)
+        for k, (name, picture) in enumerate(pictures.items()):
+            progress(Progress("pictures", k / len(pictures), name))
+            save_figure(picture.draw(), home / f"{name}.svg", dpi=150.0)
+        write_whole(folder / NUMBERS, as_csv(shown, rows))
+        captions = {name: picture.caption for name, picture in pictures.items()}
+        write_whole(folder / PAGE, _page(shown, rows, captions, home).encode())
+    return folder / PAGE
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder with anything but an earlier comparison."""
+    if folder.is_file():
+        raise InputError(f"{str(folder)!r} is a file; give a folder for the comparison.")
+    inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    other = {name for name in inside - {PAGE, NUMBERS, "figures"} if not name.endswith(".part")}
+    if other:
+        raise InputError(
+            f"{str(folder)!r} is not empty and holds no comparison ({', '.join(sorted(other)[:3])}); choose an empty "
+            "or new folder."
+        )
+
+
+def _page(shown: Sequence[Side], rows: Sequence[Row], captions: dict[str, str], home: Path) -> str:
+    title = listed([side.label for side in shown])
+    parts = [
+        f"<h1>{escaped(title)}</h1>\n",
+        '<h2 id="measured">What is compared</h2>\n',
+        table("One column for each.", ["", *(side.label for side in shown)], _facts(shown)),
+        paragraphs([_texts(shown), _depths(shown), COUNTING]),
+        paragraphs([sentence for made in _studies(shown) for sentence in what_they_are(made)][:4]),
+        '<h2 id="short">In short</h2>\n',
+        table("What each study finds by itself, by the rules on its own page.", ["", *_trained(shown)], _found(shown)),
+        '<h2 id="differences">In numbers</h2>\n',
+        _differences(shown, rows),
+        '<h2 id="figures">In pictures</h2>\n',
+        figures(home, captions, Media()),
+        '<h2 id="making">How it was made</h2>\n',
+        f'<p class="soft">From the records {escaped(listed(sorted({str(s.study.folder) for s in shown})))}, and from '
+        f"nothing else. The numbers of the table are in <code>{NUMBERS}</code>, the pictures in <code>figures/</code> "
+        "as SVG.</p>\n",
+    ]
+    return page_frame(f"{title}, compared", parts)
+
+
+def _studies(shown: Sequence[Side]) -> list[Any]:
+    return list({side.study.folder: side.study for side in shown if side.source.control}.values())
+
+
+def _trained(shown: Sequence[Side]) -> list[str]:
+    return [side.label for side in shown if not side.source.control]
+
+
+def _facts(shown: Sequence[Side]) -> list[list[Any]]:
+    """What each side is, a row for each fact."""
+    rows: list[list[Any]] = [["model", *(side.study.settings.model for side in shown)]]
+    for words, key in (("family", "family"), ("layers", "depth"), ("heads", "heads"), ("dimension", "dimension")):
+        rows.append([words, *(side.study.model[key] for side in shown)])
+    rows.append(["layers share one block", *("yes" if side.study.model["shared"] else "no" for side in shown)])
+    rows.append(["weights", *(f"{side.study.model['parameters']:,}" for side in shown)])
+    rows.append(["texts", *(_read(side) for side in shown)])
+    if any(side.study.model["stored"] for side in shown):
+        rows.append(["stored weights", *(side.study.model["stored"] or "float32" for side in shown)])
+    return rows
+
+
+def _read(side: Side) -> str:
+    about = side.study.about["probe"]
+    return f"{about['texts']:,} ({about['source']}), {about['tokens']:,} tokens"
+
+
+def _texts(shown: Sequence[Side]) -> str:
+    if len({_read(side) for side in shown}) == 1:
+        return "All read the same texts." if len(shown) > 2 else "Both read the same texts."
+    return "They read different texts, so a difference below is one of models and texts together."
+
+
+def _depths(shown: Sequence[Side]) -> str:
+    depths = {side.study.model["depth"] for side in shown}
+    if len(depths) == 1:
+        return "Numbers are those after the last trained layer."
+    return (
+        "Numbers are those after the last trained layer of each; depths differ, so pictures show shares of the trained "
+        "depth."
+    )
+
+
+def _found(shown: Sequence[Side]) -> list[list[Any]]:
+    columns = [findings(side.study) for side in shown if not side.source.control]
+    return [[word, *(column[k].headline for column in columns)] for k, word in enumerate(_FINDINGS)]
+
+
+def _differences(shown: Sequence[Side], rows: Sequence[Row]) -> str:
+    """The numbers, and for two sides what the second has more."""
+    names = ["measure", *(side.label for side in shown)]
+    body: list[list[Any]] = [[words, *values] for words, values in rows]
+    caption = "After the last trained layer; seeds of a control are averaged."
+    if len(shown) == 2:
+        names.append("difference")
+        for row in body:
+            row.append(None if None in row[1:3] else row[2] - row[1])
+        caption += " The difference is the second less the first."
+    return table(caption, names, body)

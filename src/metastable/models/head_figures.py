@@ -1,0 +1,94 @@
+"""Pictures of a study's attention heads and sinks, each from its datasets alone."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from metastable.models.depth_axis import DASHED, by_layer, layer_head_map, legend
+from metastable.models.study_record import Study
+from metastable.plots import heatmap
+from metastable.plots.style import COLUMN, INK, PALETTE, SOFT, footnote, new_figure, one_axes, paper
+
+if TYPE_CHECKING:
+    import xarray
+
+TOKENS_SHOWN = 40
+SINKS = {"first": "the first token", "separator": "separators", "punctuation": "punctuation"}
+
+
+def maps(study: Study) -> "tuple[xarray.Dataset, xarray.Dataset]":
+    """The datasets of heads and sinks of a model that shows its attention."""
+    assert study.heads is not None, "this model shows no attention maps"
+    assert study.sinks is not None, "this model shows no attention maps"
+    return study.heads, study.sinks
+
+
+@paper()
+def correlations(study: Study, layer: int) -> Figure:
+    """Correlations of attention maps of one layer (from 0), heads in the order of their groups where there are any."""
+    data = maps(study)[0].isel(layer=layer)
+    grouped = bool(data["has_groups"])
+    group = data["group"].values if grouped else np.zeros(data.sizes["head"], dtype=int)
+    order = np.argsort(group, kind="stable")
+    names, matrix = [str(h) for h in order], data["correlation"].values[np.ix_(order, order)]
+    figure = new_figure(COLUMN, 2.9)
+    panel = figure.add_subplot()
+    heatmap(matrix, rows=names, columns=names, diverging=True, low=-1, high=1, bar="correlation", ax=panel)
+    for edge in np.flatnonzero(np.diff(group[order])) + 0.5:
+        panel.axhline(edge, color=INK, lw=0.9)
+        panel.axvline(edge, color=INK, lw=0.9)
+    words = f"{int(data['groups'])} groups" if grouped else "no groups"
+    panel.set(xlabel="head", ylabel="head", title=f"layer {layer}: {words}")
+    panel.tick_params(axis="x", rotation=0)
+    return figure
+
+
+@paper()
+def activations(study: Study, layer: int) -> Figure:
+    """Attention that each token of the first text receives from each head: Fig. 2 of the first paper, left."""
+    data = maps(study)[0].isel(layer=layer)
+    shown = min(TOKENS_SHOWN, data.sizes["token"])
+    labels = [plain_word(word) for word in data["word"].values[:shown]]
+    values = data["received"].values[:, :shown].T  # (token, head)
+    heads = values.shape[1]
+    figure = new_figure(COLUMN, 0.9 + 0.125 * shown)
+    panel = figure.add_subplot()
+    heatmap(values, rows=labels, low=0.0, bar="attention received", xlabel="head", title=f"layer {layer}", ax=panel)
+    panel.set_aspect("auto")
+    step = -(-heads // 12)
+    panel.set_xticks(range(0, heads, step), [str(h) for h in range(0, heads, step)])
+    panel.tick_params(axis="y", labelsize=6.0)
+    more = data.sizes["token"] - shown
+    footnote(figure, f"The first {shown} tokens; {more} more are not shown." if more else "")
+    return figure
+
+
+def plain_word(word: Any) -> str:
+    """A token as a label: no dollars (they start formulas), no line breaks, not too long."""
+    text = " ".join(str(word).split()).replace("$", r"\$") or "␣"
+    text = "".join(c if c.isprintable() and ord(c) < 0x2500 else "?" for c in text)
+    return text if len(text) <= 12 else text[:11] + "…"
+
+
+def sink_map(study: Study) -> Figure:
+    """Attention on the first token by layer and head."""
+    mass = maps(study)[1]["mass"].sel(kind="first").values  # (layers, heads)
+    return layer_head_map(mass, "attention on the first token")
+
+
+@paper()
+def sink_lines(study: Study, kind: str) -> Figure:
+    """One class of tokens over depth: its strongest head, all heads, and what evenly spread attention would give."""
+    data = maps(study)[1].sel(kind=kind)
+    mass, layers = data["mass"].values, data.layer.values - 1
+    figure, panel = one_axes(None, height=2.75)
+    panel.plot(layers, mass.max(axis=1), color=PALETTE[0], label="strongest head")
+    panel.plot(layers, mass.mean(axis=1), color=PALETTE[1], label="mean of heads")
+    panel.plot(layers, data["position"], color=INK, lw=0.9, ls=DASHED, label="evenly spread attention")
+    if not np.allclose(data["position"], float(data["uniform"]), rtol=1e-3):
+        panel.axhline(float(data["uniform"]), color=SOFT, lw=0.9, ls=":", label="share of the text")
+    panel.set(ylabel=f"attention on {SINKS[kind]}", ylim=(0, None))
+    by_layer(panel, study.model["depth"], len(layers))
+    legend(figure)
+    return figure

@@ -1,0 +1,139 @@
+"""Parts of a page about models: the frame, figures, films, tables, all offline and without scripts."""
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metastable.report.sections import Media, escaped
+
+_POLICY = "default-src 'none'; img-src data: 'self'; media-src data: 'self'; style-src 'unsafe-inline'"
+_STYLE = """
+.facts { display: flex; flex-wrap: wrap; gap: .4rem 1.5rem; list-style: none; padding: 0; margin: .75rem 0; }
+.facts b { font-weight: 650; }
+.scroll { overflow-x: auto; }
+.scroll table { width: auto; }
+.scroll td:nth-child(n) { min-width: 0; }
+td, th { padding-right: 1.1rem; }
+ol.findings { max-width: 52rem; padding-left: 1.4rem; }
+ol.findings li { margin: .45rem 0; }
+h2 .number { color: var(--soft); font-weight: 400; margin-right: .4rem; }
+figcaption code { font-size: .8em; white-space: nowrap; }
+.figures figure { flex: 0 1 auto; }
+video { aspect-ratio: 18 / 19; }
+.film { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
+.film figcaption { flex: 1 1 18rem; max-width: 26rem; }
+nav ol.findings { columns: auto; }
+h3 { margin-top: 2.5rem; }
+.rule { color: var(--soft); font-size: .9rem; }
+"""
+_PIXELS = 1.36  # CSS pixels for a point of a picture: three columns beside each other on a wide screen
+
+
+def page_frame(title: str, parts: Sequence[str]) -> str:
+    """A whole page around its parts."""
+    style = files("metastable.report").joinpath("style.css").read_text(encoding="utf-8")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>{escaped(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}{_STYLE}</style>
+</head>
+<body>
+<a class="skip" href="#short">To the findings</a>
+<main>
+{"".join(parts)}
+</main>
+</body>
+</html>
+"""
+
+
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Sentences as one paragraph."""
+    text = unbroken(escaped(" ".join(sentence for sentence in sentences if sentence)))
+    return f"<p>{text}</p>\n" if text else ""
+
+
+def rule(text: str) -> str:
+    """How something was judged, in small letters."""
+    return f'<p class="rule">{escaped(text)}</p>\n' if text else ""
+
+
+def figures(home: Path, pictures: Mapping[str, str], media: Media) -> str:
+    """Those pictures (name -> caption) that are in ``home``, side by side while there is room."""
+    found = [_figure(home / f"{name}.svg", name, caption, media) for name, caption in pictures.items()]
+    return f'<div class="figures">{"".join(found)}</div>\n' if any(found) else ""
+
+
+def _figure(path: Path, name: str, caption: str, media: Media) -> str:
+    if not path.exists():
+        return ""
+    width = _points(path) * _PIXELS
+    return (
+        f'<figure id="figure-{escaped(name)}"><img src="{media.address(path, "image/svg+xml")}" '
+        f'alt="{escaped(caption)}" width="{width:.0f}" loading="lazy">'
+        f"<figcaption>{escaped(caption)} <code>{escaped(name)}</code></figcaption></figure>"
+    )
+
+
+def film(path: Path, caption: str, media: Media) -> str:
+    """A film with controls; it does not play by itself."""
+    if not path.exists():
+        return ""
+    return (
+        f'<figure class="film"><video controls muted playsinline loop preload="metadata" width="460" '
+        f'aria-label="{escaped(caption)}" src="{media.address(path, "video/mp4")}"></video>'
+        f"<figcaption>{escaped(caption)}</figcaption></figure>\n"
+    )
+
+
+def _points(path: Path) -> float:
+    """The width of an SVG of matplotlib's in points."""
+    with path.open("rb") as file:
+        head = file.read(2000).decode(errors="replace")
+    number = head.partition('width="')[2].partition("pt")[0]
+    return float(number) if number.replace(".", "", 1).isdigit() else 245.0
+
+
+def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table that scrolls by itself where the screen is narrow; its caption stays in place."""
+    if not rows:
+        return ""
+    head = "".join(f'<th scope="col">{escaped(c)}</th>' for c in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escaped(number(v))}</td>" for v in row) + "</tr>" for row in rows)
+    return (
+        f'<p class="soft">{escaped(caption)}</p><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{escaped(caption)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
+    )
+
+
+def details(caption: str, body: str) -> str:
+    """What is folded away until it is wanted."""
+    return f"<details><summary>{escaped(caption)}</summary>{body}</details>\n" if body else ""
+
+
+def unbroken(text: str) -> str:
+    """Powers of ten that no line break can part."""
+    return re.sub(r"(\d)e-(\d)", "\\1e\N{MINUS SIGN}\\2", text)
+
+
+def number(value: Any) -> str:
+    """Numbers short, nan as a dash, text as it is.
+
+    >>> number(-0.12345), number(float("nan")), number("a"), number(3)
+    ('−0.123', '–', 'a', '3')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.3g}".replace("-", "\N{MINUS SIGN}") if np.isfinite(value) else "–"
+    return str(value)

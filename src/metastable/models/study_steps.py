@@ -1,0 +1,169 @@
+"""The steps of a study, each left on disk whole, so that it can be stopped at any moment and resumed."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from metastable.errors import InputError
+from metastable.models.common_texts import several
+from metastable.models.ladder import ladder
+from metastable.models.model import Model
+from metastable.models.probe import probe
+from metastable.models.spectra import spectra
+from metastable.models.study_record import MEASURED
+from metastable.models.study_settings import Settings, corpus, source
+from metastable.models.token_cloud import token_cloud
+from metastable.models.weight_storage import stored
+from metastable.progress import Progress, Report
+from metastable.store.datasets import write_dataset
+from metastable.store.files import read_json, remove, write_json
+from metastable.store.folder import STATE, release
+
+LADDER_LAYERS = 96  # the ladder is climbed no deeper than this
+
+
+def take_steps(home: Path, settings: Settings, model: Model, report: Report) -> None:
+    """Every step that is not finished yet, one after another."""
+    try:
+        if not (home / "probe.json").exists():
+            _probe(home, settings, model, report)
+    except InputError:  # texts that cannot be read: the folder is free for other settings
+        if not (home / STATE).exists():
+            release(home)
+        raise
+    for state in (home / STATE, *home.glob(f"{Path(STATE).stem}-*.npz")):
+        remove(state)
+    if not (home / "spectra.json").exists():
+        _spectra(home, model, report)
+    if not (home / "ladder.json").exists():
+        _ladder(home, settings, model, report)
+
+
+def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> None:
+    given, notes = source(settings, model)
+
+    def counted(done: int, total: int | None) -> None:
+        most = total or settings.limit
+        report(Progress("texts", min(done / most, 1.0), f"{done} of at most {most}"))
+
+    report(Progress("texts", 0.0, "starting"))
+    found = probe(
+        model,
+        given,
+        layers=settings.layers,
+        special=settings.special,
+        longest=settings.longest,
+        resume=folder / STATE,
+        progress=counted,
+        control=settings.control,
+        seeds=settings.control_seeds,
+    )
+    for name in MEASURED:
+        _written(folder, name, getattr(found, name))
+        _written(folder, f"controls_{name}", getattr(found.controls, name, None))
+    write_dataset(folder, "cloud", token_cloud(model, found.first, found.layers))
+    facts = {
+        "model": _facts(settings, model),
+        "layers": found.layers,
+        "source": corpus(settings, model),
+        "texts": found.texts,
+        "tokens": found.tokens,
+        "notes": [*notes, *found.notes],
+        "seconds": {key: round(value, 3) for key, value in found.seconds.items()},
+        "climbed": _climbed(found.sample),
+    }
+    write_json(folder / "probe.json", facts)
+
+
+def _climbed(sample: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Texts for the ladder: token ids of one length, none where no text has two tokens."""
+    try:
+        return several(sample)
+    except InputError:
+        return []
+
+
+def _spectra(folder: Path, model: Model, report: Report) -> None:
+    if model.parts is None:
+        write_json(folder / "spectra.json", {"absent": model.why_no_parts, "promotions": [], "triples": []})
+        return
+    report(Progress("spectra", 0.0, "eigenvalues of every head"))
+    found = spectra(
+        model, progress=lambda done, total: report(Progress("spectra", done / total, f"{done} of {total} heads"))
+    )
+    write_dataset(folder, "spectra", found.data)
+    promoted = [
+        {
+            "layer": p.layer,
+            "head": p.head,
+            "eigenvalue": [p.eigenvalue.real, p.eigenvalue.imag],
+            "toward": p.toward,
+            "away": p.away,
+        }
+        for p in found.promotions
+    ]
+    sentences = [{"layer": k[0], "head": k[1], "says": f.sentence} for k, f in found.triples.items()]
+    write_json(folder / "spectra.json", {"absent": "", "promotions": promoted, "triples": sentences})
+
+
+def _ladder(folder: Path, settings: Settings, model: Model, report: Report) -> None:
+    probed = read_json(folder / "probe.json")
+    started = time.perf_counter()
+    texts, notes, absent = probed["climbed"], [], model.why_no_ladder
+    if not texts and not absent:
+        what = "is climbed on texts of token ids" if settings.images else "compares pairs of tokens"
+        absent = f"The ladder {what}, and there is no text of more than a single token."
+    layers = min(int(probed["layers"]), LADDER_LAYERS)
+    if layers < probed["layers"] and not absent:
+        notes.append(f"The ladder is climbed to state {layers}.")
+    if not absent:
+        try:
+            _climb(folder, settings, model, texts, layers, report)
+        except InputError as error:
+            absent = str(error)
+    facts = {
+        "absent": absent,
+        "notes": notes,
+        "texts": len(texts),
+        "tokens": len(texts[0]) if texts else 0,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    write_json(folder / "ladder.json", facts)
+
+
+def _climb(
+    folder: Path, settings: Settings, model: Model, texts: Sequence[Sequence[int]], layers: int, report: Report
+) -> None:
+    def climbed(done: int, total: int) -> None:
+        report(Progress("ladder", done / total, f"layer {done} of {total}"))
+
+    report(Progress("ladder", 0.0, f"{len(texts)} texts of {len(texts[0])} tokens"))
+    found = ladder(model, texts, layers=layers, head=settings.head, keep=False, progress=climbed)
+    for name, data in (("baselines", found.baselines), ("parts", found.parts), ("ladder", found.data)):
+        _written(folder, name, data)
+
+
+def _written(folder: Path, name: str, data: Any) -> None:
+    if data is not None:
+        write_dataset(folder, name, data)
+
+
+def _facts(settings: Settings, model: Model) -> dict[str, Any]:
+    parts = model.parts
+    return {
+        "name": model.name,
+        "family": model.kind,
+        "depth": model.depth,
+        "heads": model.heads,
+        "dimension": model.dimension,
+        "shared": model.shared,
+        "causal": bool(model.heads) and model.causal,
+        "parameters": model.parameters,
+        "digest": model.digest,
+        "dtype": model.dtype,
+        "stored": stored(settings.model),
+        "final_norm": None if parts is None else parts.final_norm() is not None,
+        "order": "" if parts is None else parts.block(0).order,
+        "rotary": parts is not None and parts.position(0, 2).kind == "rotary",
+    }

@@ -1,0 +1,57 @@
+"""A small table as a picture: numbers that belong beside each other, where a line of text would hide them."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from metastable.errors import InputError
+from metastable.plots.style import FAINT, INK, PAGE, SOFT, new_figure, paper
+
+_ROW = 0.24  # inches
+
+
+@paper()
+def table(
+    columns: Sequence[str],
+    rows: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    *,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw a table.
+
+    Parameters
+    ----------
+    columns, rows
+        Names; a column's may have two lines.
+    cells
+        One sequence of texts for each row, as long as ``columns``.
+    ax
+        Existing axes.
+
+    Examples
+    --------
+    >>> fig = table(["a", "b"], ["first", "second"], [["1", "2"], ["3", "4"]])
+    >>> len(fig.axes[0].texts)
+    8
+    """
+    if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
+        raise InputError(f"A table of {len(rows)} rows and {len(columns)} columns needs as many cells.")
+    if ax is None:
+        ax = new_figure(PAGE, _ROW * (len(rows) + 2.2)).add_subplot()
+    figure = ax.figure
+    assert isinstance(figure, Figure)
+    ax.set(xlim=(0.0, 1.0), ylim=(len(rows) - 0.5, -1.9))
+    ax.axis("off")
+    first = min(0.4, 0.012 * max(map(len, rows), default=0) + 0.02)
+    places = [first + (1.0 - first) * (k + 1) / len(columns) for k in range(len(columns))]
+    for name, x in zip(columns, places):
+        ax.text(x, -0.62, name, ha="right", va="bottom", color=SOFT, fontsize=7.0)
+    ax.plot([0.0, 1.0], [-0.5, -0.5], color=INK, lw=0.6)
+    for y, (name, row) in enumerate(zip(rows, cells)):
+        ax.text(0.0, y, name, ha="left", va="center")
+        for cell, x in zip(row, places):
+            ax.text(x, y, cell, ha="right", va="center")
+        ax.plot([0.0, 1.0], [y + 0.5, y + 0.5], color=FAINT, lw=0.5)
+    return figure

@@ -1,0 +1,97 @@
+"""`metastable compare`: several studies on one page."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metastable.cli import main
+from metastable.errors import InputError
+from metastable.models.comparison import numbers, sides
+from metastable.models.comparison_figures import every_picture
+from tests.models.study_records import made_study
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two studies with everything, one of them with controls, and one of a model without maps and known weights."""
+    folder = tmp_path_factory.mktemp("compared")
+    made_study(folder / "a", name="first", written=True)
+    made_study(folder / "b", name="second", layers=3, control=(), mean=0.5, rungs=(0.9, 0.8, 0.7, 0.6), written=True)
+    made_study(folder / "c", name="third", layers=3, control=(), maps=False, parts=False, written=True)
+    return folder
+
+
+def quick(patch: pytest.MonkeyPatch) -> None:
+    def unrendered(figure: Any, path: Path, **_: Any) -> None:
+        assert figure.axes
+        path.write_text('<svg xmlns="http://www.w3.org/2000/svg" width="245pt" height="100pt"/>')
+
+    patch.setattr("metastable.models.comparison_page.save_figure", unrendered)
+
+
+def test_two_studies(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        quick(patch)
+        assert main(["compare", str(home / "a"), str(home / "b"), "--out", str(out), "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["compared"] == ["first", "second"]
+        assert facts["numbers"]["mean cosine"] == {"first": 0.2, "second": 0.5}
+        text = (out / "compare.html").read_text()
+        assert "difference" in text
+        assert "first and second" in text
+        assert text.count("<img") == 8
+        assert main(["compare", str(home / "a"), str(home / "b"), "--out", str(out)]) == 0  # made again
+    rows = list(csv.reader((out / "numbers.csv").open()))
+    assert rows[0] == ["measure", "first", "second"]
+    assert len(rows) > 15
+
+
+def test_three_and_one_without_maps(home: Path) -> None:
+    shown = sides([str(home / name) for name in "abc"])
+    table = dict(numbers(shown))
+    assert table["share of heads that are good triples"][2] is None
+    assert table["mean cosine"] == [0.2, 0.5, 0.2]
+    for picture in every_picture(shown).values():
+        assert picture.draw().get_size_inches()[0] <= 4.0
+
+
+def test_a_model_and_its_controls(home: Path) -> None:
+    shown = sides([str(home / "a")])
+    assert [side.label for side in shown] == ["first", "first, fresh weights", "first, random tokens"]
+    table = dict(numbers(shown))
+    assert table["mean cosine"] == pytest.approx([0.2, 0.99, 0.2])
+    assert table["median effective beta"][1] is None
+    one = sides([str(home / "b"), f"{home / 'a'}:init"])
+    assert [side.label for side in one] == ["second", "first, fresh weights"]
+
+
+def test_what_cannot_be_compared(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match="has no controls"):
+        sides([str(home / "b")])
+    with pytest.raises(InputError, match="no control 'shuffle'"):
+        sides([str(home / "b"), f"{home / 'a'}:shuffle"])
+    (tmp_path / "mine.txt").write_text("mine")
+    assert main(["compare", str(home / "a"), str(home / "b"), "--out", str(tmp_path)]) == 2
+    assert "holds no comparison (mine.txt)" in capsys.readouterr().err
+    assert main(["compare"]) == 2
+    assert "Name two studies" in capsys.readouterr().err
+
+
+def test_a_model_is_measured_first(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is no folder is measured into the folder that `metastable model` would take."""
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    def run(settings: Any, folder: Path, progress: Any) -> tuple[Any, str]:
+        asked.append(str(folder))
+        return made_study(folder, name=settings.model, control=(), parts=False, maps=False, written=True), "made"
+
+    monkeypatch.setattr("metastable.models.comparison.run", run)
+    shown = sides([str(home / "b"), "minilm"])
+    assert asked == ["model-minilm"]
+    assert [side.label for side in sides([str(home / "b"), "minilm"])] == [side.label for side in shown]
+    assert asked == ["model-minilm"]
