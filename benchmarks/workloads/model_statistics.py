@@ -21,7 +21,7 @@ _HOME = Path(tempfile.gettempdir()) / "metastable-benchmark-models"
 
 def cases(quick: bool) -> list[Case]:
     """Paragraphs of English as they come, and pages of 512 tokens."""
-    sizes = {"paragraphs": (2, 32), "pages": (1, 64)} if quick else {"paragraphs": (24, 128), "pages": (4, 512)}
+    sizes = {"paragraphs": (2, 32), "pages": (1, 64)} if quick else {"paragraphs": (12, 128), "pages": (2, 512)}
     return [
         Case(f"{model}, {kind}", {"model": model, "texts": texts, "n": n, "pages": kind == "pages"})
         for model in ("minilm", "smollm2")

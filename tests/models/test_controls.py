@@ -13,8 +13,8 @@ from metastable.errors import InputError
 from metastable.models import load, probe
 from metastable.models.controls import ABOUT, chosen, random_tokens, seeds_of, shuffled
 from metastable.models.model import Model, fresh
+from metastable.models.module_model import ModuleModel
 from metastable.models.tokens import Tokenizer, is_punctuation
-from metastable.models.torch_model import ModuleModel
 from tests.models.conftest import IDS, SMALL, VOCABULARY, build
 
 rng = np.random.default_rng(5)
@@ -239,3 +239,13 @@ def test_names_and_seeds_are_checked(models):
     for wrong in (0, -1, [], [1, 1], [-2]):
         with pytest.raises(InputError, match="seeds must be"):
             probe(models["bert"], [IDS], control="init", seeds=wrong)
+
+
+def test_controls_of_a_model_without_the_library(folders, models):
+    """Shuffled weights and random tokens are those of the library's model; fresh weights have a scheme of their own."""
+    own = load(folders["albert"], dtype="float64", library="own")
+    options = {"layers": 5, "measure": "similarity", "control": tuple(ABOUT), "seeds": 1}
+    found, expected = (probe(model, TEXTS[:2], **options).controls.similarity for model in (own, models["albert"]))
+    for name in ("shuffle", "tokens"):
+        np.testing.assert_allclose(found["mean"].sel(control=name), expected["mean"].sel(control=name), atol=1e-9)
+    assert np.isfinite(found["mean"].sel(control="init", kind="raw")).all()

@@ -3,6 +3,7 @@
 Torch and transformers are imported when they are first used.
 """
 
+from metastable.models.from_arrays import from_arrays
 from metastable.models.ladder import Ladder, ladder
 from metastable.models.load import load
 from metastable.models.model import Model
@@ -15,6 +16,7 @@ __all__ = [
     "Model",
     "Probe",
     "Spectra",
+    "from_arrays",
     "heads",
     "ladder",
     "load",

@@ -22,7 +22,7 @@ _SUM = 1e-3  # how far the sum of a row of attention may be from 1 without a wor
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One text through a network: states (layers + 1, n, d), maps (layers, h, n, n) or None, and its tokens' ids (n,)."""
+    """One text through a network: states (layers + 1, n, d), maps (layers, h, n, n) or None, token ids (n,)."""
 
     states: np.ndarray
     attention: np.ndarray | None
@@ -104,7 +104,9 @@ class ArrayModel(Model):
         off = max((float(np.abs(A.sum(-1, dtype=np.float64) - 1.0).max()) for A in maps), default=0.0)
         if off <= _SUM:
             return ()
-        return (f"Rows of the attention maps do not sum to 1 (they are off by up to {off:.2g}); they are taken as given.",)
+        return (
+            f"Rows of the attention maps do not sum to 1 (they are off by up to {off:.2g}); they are taken as given.",
+        )
 
     @cached_property
     def _masks(self) -> tuple[str, ...]:
@@ -160,7 +162,9 @@ def array_model(
 def _states(given: Any, number: int) -> np.ndarray:
     x = as_array(given)
     if x.ndim != 3 or x.shape[0] < 2 or 0 in x.shape:
-        raise InputError(f"States are (layer, token, d) with at least two layers; those of text {number} are {x.shape}.")
+        raise InputError(
+            f"States are (layer, token, d) with at least two layers; those of text {number} are {x.shape}."
+        )
     if not np.isfinite(x).all():
         layer = int(np.flatnonzero(~np.isfinite(x).all(axis=(1, 2)))[0])
         raise InputError(f"The states of text {number} hold nan or inf at layer {layer}.")
@@ -173,11 +177,13 @@ def _maps(given: Any, x: np.ndarray, number: int) -> np.ndarray:
     layers, n = len(x) - 1, x.shape[1]
     if A.ndim != 4 or A.shape[0] != layers or A.shape[2:] != (n, n) or not A.shape[1]:
         raise InputError(
-            f"Attention maps are (layer, head, token, token), one layer fewer than states: here ({layers}, h, {n}, {n}), "
-            f"but those of text {number} are {A.shape}."
+            f"Attention maps are (layer, head, token, token), one layer fewer than states: here ({layers}, h, {n}, "
+            f"{n}), but those of text {number} are {A.shape}."
         )
     if not np.isfinite(A).all() or (A < 0).any():
-        raise InputError(f"The attention maps of text {number} hold negative numbers, nan or inf; give them after softmax.")
+        raise InputError(
+            f"The attention maps of text {number} hold negative numbers, nan or inf; give them after softmax."
+        )
     return A
 
 

@@ -181,7 +181,10 @@ def _weights(study: Study, n: dict[str, Any]) -> Finding:
 
 def _theory(study: Study, n: dict[str, Any]) -> Finding:
     if study.ladder is None or study.baselines is None:
-        return Finding("ladder", "There is no ladder.", (study.absent("ladder"),))
+        why = study.absent("ladder")
+        return Finding(
+            "ladder", "There is no ladder.", ("For the same reason.",) if why == study.absent("spectra") else (why,)
+        )
     said = [_exactness(n), *baselines.verdict(study.ladder, study.baselines)]
     pictures = ["ladder-bars", "ladder-mean_cosine"]
     if study.parts is not None:

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models import lens_weights
 from metastable.models.attention_masks import mask_of
-from metastable.models.families import FAMILIES
+from metastable.models.families import FAMILIES, Family
 from metastable.models.images import sides
 from metastable.models.model import Given, See, check_layers
 from metastable.models.module_model import ModuleModel, shown
+from metastable.models.parts import Parts
 from metastable.models.precision import doubled
 
 _TRIAL = 8  # tokens of the text that a model of unknown structure is tried on
@@ -45,12 +47,42 @@ class GenericModel(ModuleModel):
     @property
     def why_no_parts(self) -> str:
         """Why the weights are not known by their meaning."""
+        if isinstance(self._lens, Family):
+            return ""
         if self.refused:
             return f"{self.refused.removesuffix('.')}, so spectra and the ladder are left out."
         return (
-            f"Which weights of a {self.kind!r} model are Q, K, V and O is not known here, so spectra and the ladder "
-            f"are left out; model types with both: {', '.join(sorted(FAMILIES))}."
+            f"Which weights of a {self.kind!r} model are Q, K, V and O is not known here{self._lens}, so spectra and "
+            f"the ladder are left out; model types with both: {', '.join(sorted(FAMILIES))}."
         )
+
+    @property
+    def why_no_ladder(self) -> str:
+        """Why the ladder cannot be climbed."""
+        if self.parts is None:
+            return self.why_no_parts
+        return f"Of a {self.kind!r} model TransformerLens gives attention alone, so there is no ladder."
+
+    @cached_property
+    def parts(self) -> Parts | None:
+        """Weights that TransformerLens found and that the model confirms, or None."""
+        found = self._lens
+        return Parts(self.name, found, self.tensors, self.stack.config) if isinstance(found, Family) else None
+
+    @property
+    def shared(self) -> bool:
+        """Layers of an unknown structure are not applied again."""
+        return False
+
+    @cached_property
+    def _lens(self) -> Family | str:
+        """What TransformerLens knows of the model, or why it is not used, to be put into a sentence."""
+        if not lens_weights.available():
+            return " (the extra 'lens' knows more)"
+        try:
+            return lens_weights.lens_family(self)
+        except lens_weights.Disagreement as error:
+            return f" ({error})"
 
     @property
     def depth(self) -> int:
@@ -94,7 +126,7 @@ class GenericModel(ModuleModel):
     def watch(self, given: Given, layers: int, states: See, attention: See) -> None:
         """Run one text and show every state and map: see ``Model``."""
         check_layers(self, layers)
-        found, maps = self._outputs(given)
+        found, maps = self.outputs(given)
         for layer, x in enumerate(found[: layers + 1]):
             if layer and maps:
                 attention(layer, shown(maps[layer - 1][0]))
@@ -102,7 +134,7 @@ class GenericModel(ModuleModel):
 
     @cached_property
     def _shape(self) -> _Shape:
-        states, maps = self._outputs(self._example())
+        states, maps = self.outputs(self._example())
         seen = [(A[0] > 0).any(0).cpu().numpy() for A in maps]  # (n, n): in some head
         heads = int(maps[0].shape[1]) if maps else 0
         return _Shape(len(states) - 1, heads, int(states[0].shape[-1]), tuple(mask_of(one) for one in seen))
@@ -124,10 +156,10 @@ class GenericModel(ModuleModel):
             return np.zeros((bins, 2 * self.longest), dtype=np.float32)
         return np.zeros((int(getattr(config, "max_length", 1024)), bins), dtype=np.float32)
 
-    def _outputs(self, given: Given) -> tuple[Sequence[Any], Sequence[Any]]:
+    def outputs(self, given: Given, **options: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """Hidden states (1, n, d) and maps (1, h, n, n) of one text; no maps where the model gives none."""
         try:
-            out = self.call(given, output_hidden_states=True, output_attentions=True)
+            out = self.call(given, output_hidden_states=True, output_attentions=True, **options)
         except InputError:
             raise
         except Exception as error:  # the library's models fail in as many ways as there are models

@@ -14,8 +14,10 @@ from typing import Any
 
 from metastable.errors import InputError, unknown
 from metastable.models import gguf_file, tokens, zoo
+from metastable.models.array_inputs import as_model
 from metastable.models.generic_model import GenericModel
 from metastable.models.images import Images, from_processor
+from metastable.models.lens_model import is_cache, is_lens_model, lens_model
 from metastable.models.library import (
     faced,
     finished,
@@ -49,7 +51,8 @@ def load(
     ----------
     name : str, Path or torch module
         A zoo name (``metastable.models.zoo.MODELS``), a folder in the layout of ``save_pretrained``, a GGUF file,
-        the name of a model on a hub, or a model of the library ``transformers`` that is already in memory.
+        the name of a model on a hub, or a model that is already in memory: one of the library ``transformers``, or a
+        ``TransformerBridge``, ``HookedTransformer`` or activation cache of TransformerLens.
     dtype : {"float32", "float64"}
         Precision of weights and states; a model in memory stays as it is.
     part : {"encoder", "decoder", "vision", "text"}
@@ -72,6 +75,8 @@ def load(
         raise unknown("precision", dtype, ["float32", "float64"])
     if part not in PARTS:
         raise unknown("part", part, PARTS)
+    if is_cache(name):
+        return as_model(name, tokens=tokenizer, name="cache")
     if library not in LIBRARIES:
         raise unknown("library", library, LIBRARIES)
     if library == "own" or (library == "auto" and not has_library()):
@@ -80,6 +85,8 @@ def load(
     if not has_library():
         raise InputError(f"The library transformers is not installed here; {LIBRARY}.")
     with quiet():
+        if is_lens_model(name):
+            return lens_model(name, tokenizer)
         if not isinstance(name, (str, Path)):
             return _live(name, part, tokenizer)
         found = _named(name, dtype, part)

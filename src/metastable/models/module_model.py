@@ -133,8 +133,13 @@ class ModuleModel(Model):
             inputs["decoder_input_ids"] = torch.tensor([self.seen(given)], device=device)  # (1, n)
         if "use_cache" in signature(self.whole.forward).parameters:
             options["use_cache"] = False
-        with torch.inference_mode(), as_measured(self.whole):
-            return self.whole(**inputs, **options)
+        try:
+            with torch.inference_mode(), as_measured(self.whole):
+                return self.whole(**inputs, **options)
+        except ValueError as error:
+            if self.reads == "tokens" or isinstance(error, InputError):
+                raise
+            raise InputError(f"{self.name!r} cannot be run on an array {np.shape(given)}: {error}") from error
 
     def altered(self, change: Change) -> Self:
         """A copy in which every weight is changed, half precision by way of float32."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.array_model import ArrayModel
 from metastable.models.controls import Controls, chosen, measure_controls, seeds_of
 from metastable.models.load import load
 from metastable.models.model import Given, Model, check_layers
@@ -75,7 +76,7 @@ class Probe:
 
 def probe(
     name: Any,
-    texts: Any,
+    texts: Any = None,
     layers: int | None = None,
     measure: Sequence[str] | None = None,
     special: bool = True,
@@ -93,8 +94,9 @@ def probe(
     ----------
     name : str, Path, torch module or Model
         What ``metastable.models.load`` takes, or what it returned.
-    texts : str or iterable of str or of token ids
-        One text, or many; they are read one by one and may be a generator.
+    texts : str or iterable of str, of token ids, of pictures or of arrays
+        One text, or many; they are read one by one and may be a generator. A vision model reads pictures (files, Pillow
+        pictures, arrays), a model of sound arrays of its input features; a cache of TransformerLens has its texts.
     layers : int, optional
         How many layers to run; the trained depth when left out. A model that shares its weights (ALBERT) can be run
         deeper than it was trained, by applying its block again.
@@ -127,6 +129,7 @@ def probe(
     True
     """
     model = name if isinstance(name, Model) else load(name, tokenizer=tokenizer)
+    texts = _own_texts(model) if texts is None else texts
     depth = _depth(model, layers)
     limit = min(_whole("longest", longest), model.longest)
     wanted, left_out = measures_of(model, measure)
@@ -159,11 +162,18 @@ def probe(
             model, given, names, numbers, limit, lambda other, read, at, k: plan.run(other, read, at, told(k))[1], path
         )
     notes = (*model.notes, *left_out, *tally.notes(limit), *(controls.notes if controls else ()))
-    first = tally.first if isinstance(tally.first, np.ndarray) else tuple(tally.first)
+    first = tuple(tally.first) if isinstance(tally.first, list) else tally.first
     sample = tuple(map(tuple, tally.sample))
     return Probe(
         model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, sample, **found, controls=controls
     )
+
+
+def _own_texts(model: Model) -> Any:
+    """The texts of states that were given."""
+    if isinstance(model, ArrayModel):
+        return model.runs
+    raise InputError(f"What is {model.name!r} to read? Give texts, token ids, pictures or arrays.")
 
 
 def _peeked(texts: Iterable[Any]) -> tuple[Iterable[Any], Any]:
@@ -283,6 +293,6 @@ def trajectory(
         t=np.arange(depth + 1, dtype=float),
         x=np.stack(states).astype(np.float64),  # (layers + 1, n, d)
         dynamics=rung(model, 4, len(states[0]), depth) if model.shared else None,
-        provenance=made | ({} if isinstance(reading.given, np.ndarray) else {"ids": list(reading.given)}),
+        provenance=made | ({"ids": list(reading.given)} if isinstance(reading.given, list) else {}),
         kept_attention=np.stack([*stored, stored[-1]]) if stored else None,  # (layers + 1, h, n, n)
     )

@@ -49,6 +49,8 @@ def promoted(
     """The tokens behind (head, place, eigenvector) of one layer; ``values`` are the eigenvalues of its heads."""
     if not leading:
         return []
+    if model.vocabulary is None:  # patches and frames are not read through a vocabulary
+        return []
     scores = _readout(model, np.stack([vector for _, _, vector in leading], axis=1))  # (vocabulary, m)
     found = []
     for (head, i, _), score in zip(leading, scores.T):

@@ -129,7 +129,7 @@ def _read(model: Model, texts: Iterable[Any], longest: int, tally: Tally) -> Ite
             continue
         given = reading.given
         tally.first = given if tally.texts == 0 else tally.first
-        if len(tally.sample) < SAMPLE_TEXTS and not isinstance(given, np.ndarray):
+        if len(tally.sample) < SAMPLE_TEXTS and isinstance(given, list):
             tally.sample.append(list(given[:SAMPLE_TOKENS]))
         tally.texts, tally.cut = tally.texts + 1, tally.cut + reading.cut
         told = given.tobytes() if isinstance(given, np.ndarray) else str(given).encode()
