@@ -159,7 +159,7 @@ def _doubled_states(model: Model, ids: Sequence[int], depth: int) -> np.ndarray:
 
 def _lengths(model: Model, real: np.ndarray) -> list[Length]:
     """How long the tokens are that enter each layer; a shared block is one system, with one length."""
-    found = typical_lengths(real.astype(np.float64))
+    found = typical_lengths(real)
     return [one_length(found[:-1])] * len(found) if model.shared else found
 
 
