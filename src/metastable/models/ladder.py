@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metastable.backend import Array
 from metastable.equation.dynamics import Dynamics
 from metastable.models.baselines import baselines
 from metastable.models.common_texts import Source, given
@@ -159,7 +160,7 @@ def _doubled_states(model: Model, ids: Sequence[int], depth: int) -> np.ndarray:
 
 def _lengths(model: Model, real: np.ndarray) -> list[Length]:
     """How long the tokens are that enter each layer; a shared block is one system, with one length."""
-    found = typical_lengths(real.astype(np.float64))
+    found = typical_lengths(real)
     return [one_length(found[:-1])] * len(found) if model.shared else found
 
 
@@ -172,23 +173,25 @@ class _Seen:
         self.kept: dict[str, list[np.ndarray]] = {}
         self.cosines: list[np.ndarray] = []
 
-    def layer(self, number: int, tokens: Mapping[str, Any]) -> None:
+    def layer(self, number: int, tokens: Mapping[str, Array]) -> None:
         """All systems after ``number`` layers."""
         H = gram(self.real[number])
         self.cosines.append(H)
         for name, x in tokens.items():
-            x = np.asarray(x)
-            if name == _EXACT:
-                assert self.exact is not None
-                row = {"relative_error": _relative(x, self.exact[number])}
-            else:
-                G = gram(x)
-                row = distances(G, H)
-                if name.startswith("rung"):
-                    row |= {"rand_index": rand_index(G, H, self.threshold), "mean_cosine": pairs(G).mean(axis=-1)}
-                    row |= {"relative_error": _relative(x, self.real[number])}
-                    self.kept.setdefault(name, []).extend([x] if self.keep else [])
-            self.rows.setdefault(name, []).append(row)
+            self.rows.setdefault(name, []).append(self._row(number, name, x, H))
+            if self.keep and name.startswith("rung"):
+                self.kept.setdefault(name, []).append(np.asarray(x))
+
+    def _row(self, number: int, name: str, x: Array, H: np.ndarray) -> dict[str, np.ndarray]:
+        if name == _EXACT:
+            assert self.exact is not None
+            return {"relative_error": _relative(np.asarray(x), self.exact[number])}
+        G = gram(x)
+        row = distances(G, H)
+        if name.startswith("rung"):
+            row |= {"rand_index": rand_index(G, H, self.threshold), "mean_cosine": pairs(G).mean(axis=-1)}
+            row |= {"relative_error": _relative(np.asarray(x), self.real[number])}
+        return row
 
 
 def _relative(x: np.ndarray, y: np.ndarray) -> np.ndarray:

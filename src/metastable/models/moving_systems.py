@@ -120,7 +120,7 @@ def _without_norms(block: Block) -> Block:
 
 def _cast(part: Any, dtype: Any) -> Any:
     """A part with all its numbers in one precision, so that the whole step is computed in it."""
-    return jax.tree.map(lambda a: jnp.asarray(a, dtype), part)
+    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a, dtype)), part)
 
 
 @jax.jit

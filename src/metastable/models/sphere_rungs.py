@@ -46,10 +46,11 @@ def typical_lengths(x: np.ndarray) -> list[Length]:
     >>> typical_lengths(np.array([[[3.0, 4.0], [6.0, 8.0], [0.0, 5.0]]]))[0].token
     5.0
     """
-    centred = x - x.mean(axis=-1, keepdims=True)
-    axes = tuple(range(1, x.ndim - 1))
-    token, inner = (np.median(np.linalg.norm(v, axis=-1), axis=axes) for v in (x, centred))
-    return [Length(float(r), float(a)) for r, a in zip(token, inner)]
+    return [Length(_median_norm(v), _median_norm(v - v.mean(axis=-1, keepdims=True))) for v in x]
+
+
+def _median_norm(x: np.ndarray) -> float:
+    return float(np.median(np.linalg.norm(np.asarray(x, dtype=np.float64), axis=-1)))
 
 
 def one_length(lengths: Sequence[Length]) -> Length:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metastable.backend import Array, jax, jnp
 from metastable.models.agreement import adjusted_rand
 from metastable.models.layer_similarity import cluster_labels
 
@@ -27,11 +28,16 @@ def gram(x: Any) -> np.ndarray:
     >>> gram([[3.0, 0.0], [0.0, 2.0]]).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    x = np.asarray(x, dtype=np.float64)
-    x = np.where(np.isfinite(x).all(axis=-1, keepdims=True), x, np.nan)
-    x = x / np.maximum(np.abs(x).max(axis=-1, keepdims=True), 1e-300)  # so that no square overflows
-    unit = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-300)
-    return np.asarray(np.clip(unit @ np.swapaxes(unit, -1, -2), -1.0, 1.0))
+    return np.asarray(_gram(x if isinstance(x, Array) else np.asarray(x)))
+
+
+@jax.jit
+def _gram(x: Array) -> Array:
+    x = x.astype(jnp.float64)
+    x = jnp.where(jnp.isfinite(x).all(axis=-1, keepdims=True), x, jnp.nan)
+    x = x / jnp.maximum(jnp.abs(x).max(axis=-1, keepdims=True), 1e-300)  # so that no square overflows
+    unit = x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-300)
+    return jnp.clip(unit @ jnp.swapaxes(unit, -1, -2), -1.0, 1.0)
 
 
 def gram_distance(G: np.ndarray, H: np.ndarray) -> np.ndarray:
