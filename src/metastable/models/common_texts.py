@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from metastable.errors import InputError
 from metastable.models.model import Model
@@ -27,7 +27,8 @@ def given(model: Model, source: Source | None, longest: int) -> list[list[int]]:
         read = islice(texts(default_corpus(model.name)), _READ)
         return several([as_ids(text, model.tokenizer) for text in read], TEXTS, min(longest, model.longest, TOKENS))
     one = isinstance(source, str) or (len(source) > 0 and isinstance(source[0], int))
-    found = [as_ids(text, model.tokenizer) for text in ([source] if one else source)]
+    each: list[Any] = [source] if one else list(source)
+    found = [as_ids(text, model.tokenizer) for text in each]
     if not found or any(not ids for ids in found):
         raise InputError("There is no text to read: the text given is empty.")
     return _cut(found, min(longest, model.longest))

@@ -131,13 +131,13 @@ def ladder(
     made = {"model": model.name, "method": "layers", "discrete": True, "dt": 1.0, "dtype": model.dtype}
     times = np.arange(depth + 1.0)
     runs = [
-        Trajectory(times, np.stack(seen.kept[f"rung {k}"]), _dynamics(model, k, real, head, lengths), made)
+        Trajectory(times, np.stack(seen.kept[f"rung {k}"]), _dynamics(model, k, real, head, lengths), provenance=made)
         for k in (rungs if keep else ())
     ]
     return Ladder(
         model,
         ids,
-        Trajectory(times, real, None, {**made, "ids": ids}),
+        Trajectory(times, real, None, provenance={**made, "ids": ids}),
         tuple(runs),
         _dataset(model, seen, list(rungs), lengths, head),
         baselines(np.stack(seen.cosines), threshold),

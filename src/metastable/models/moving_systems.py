@@ -128,7 +128,8 @@ def _step(dynamics: Dynamics, switches: Switches, x: Tokens) -> Tokens:
     """One layer."""
     now = _switched(dynamics, switches)
     if now.geometry.fixed_norm:
-        return now.geometry.retract(switches.residual * x + now.pull(0.0, x))
+        moved: Tokens = now.geometry.retract(switches.residual * x + now.pull(0.0, x))
+        return moved
     return now.layer(0.0, x, 1.0)
 
 

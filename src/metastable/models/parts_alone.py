@@ -147,9 +147,11 @@ def effects(parts: "xarray.Dataset") -> "xarray.Dataset":
     """
     import xarray
 
-    mean = over_layers(parts[list(DISTANCES)])
-    without, bare, more = (mean.sel(side=side, drop=True) for side in SIDES)
-    return xarray.concat([without, bare - more], dim=xarray.IndexVariable("way", list(WAYS)))
+    found = {}
+    for name in DISTANCES:
+        without, bare, more = (over_layers(parts[name]).sel(side=side, drop=True) for side in SIDES)
+        found[name] = xarray.concat([without, bare - more], dim="way")
+    return xarray.Dataset(found, {"way": list(WAYS)})
 
 
 SMALL = 0.02  # effects below this, in either distance, count as none

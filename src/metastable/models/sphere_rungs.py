@@ -141,7 +141,7 @@ class LongToken:
     sublayer: Any
     norm: Any
     out: Any
-    length: float
+    length: Any  # a number, or a traced one
 
     def __call__(self, y: Any) -> Any:
         x = self.length * y
