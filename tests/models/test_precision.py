@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from metastable.models import ladder, load
+from metastable.models import ladder, load, moving_systems
 from metastable.models.probe import trajectory
-from metastable.models.rungs import rung as real_rung
 from tests.models.conftest import IDS, SMALL
 
 
@@ -36,18 +35,17 @@ def test_an_error_inside_leaves_the_model_as_it_was(folders):
 
 def test_the_ladder_needs_one_layer_at_a_time(models, monkeypatch):
     """Weights of all layers in float64 would be most of the memory of a study."""
-    from importlib import import_module
-
-    kept = ladder(models["gpt2"], IDS, rungs=(4,))
+    kept = ladder(models["gpt2"], IDS, rungs=(4,), keep=True)
     asked = []
+    real_layer = moving_systems._layer
 
-    def one_rung(model, number, n, layers, head=0, first=0):
-        asked.append((layers, first))
-        return real_rung(model, number, n, layers, head, first)
+    def one_layer(model, layer, *rest):
+        asked.append(layer)
+        return real_layer(model, layer, *rest)
 
-    monkeypatch.setattr(import_module("metastable.models.ladder"), "rung", one_rung)
+    monkeypatch.setattr(moving_systems, "_layer", one_layer)
     climb = ladder(models["gpt2"], IDS, rungs=(4,), keep=False)
-    assert asked == [(1, 0), (1, 1), (1, 2)]
+    assert asked == [0, 1, 2]
     assert climb.runs == ()
     assert climb.real.kept_attention is None
     for name in climb.data.data_vars:
@@ -59,7 +57,8 @@ def test_layer_by_layer_is_the_whole_rung(models):
     """The dynamics that is handed out has all layers, and simulating it gives the run."""
     from metastable.solve.simulate import simulate
 
-    climb = ladder(models["llama"], IDS, layers=2)
+    climb = ladder(models["llama"], IDS, layers=2, keep=True)
+    assert climb.runs
     for run in climb.runs:
         again = simulate(run.dynamics, run.x[0], t=2, method="layers", save=3)
         np.testing.assert_allclose(again.x, run.x, rtol=1e-12, atol=1e-12)
