@@ -53,6 +53,7 @@ def finish(folder: Path, whole: ms.Trajectory) -> None:
     assert again.status == whole.status
 
 
+@pytest.mark.slow
 def test_killed_on_the_way(tmp_path: Path, whole: ms.Trajectory) -> None:
     process = start(tmp_path / "run")
     wait_for(tmp_path / "run" / "state.npz", process)

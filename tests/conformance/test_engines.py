@@ -122,7 +122,7 @@ def cases():
         ]  # a chart takes seconds to compile
         held = k % 8 == 0 and part != "method"
         usual = spaces[-1] if held else quick[k % len(quick)]
-        costly = part == "method" and ROWS[part][row].adaptive
+        costly = row == "sinkhorn" or (part == "method" and ROWS[part][row].adaptive)  # seconds to compile
         for space in spaces:
             yield k, (part, row, space), space == usual and not costly
 
@@ -132,7 +132,7 @@ def marked(case, usual, *more):
 
 
 CASES = [marked(case, usual and MODES[(k // 4 + k) % 4] == mode, mode) for k, case, usual in cases() for mode in MODES]
-PURE = [marked(case, usual and k % 3 == 0 and case[2] != "rescaled") for k, case, usual in cases()]
+PURE = [marked(case, usual and k % 6 == 0 and case[2] != "rescaled") for k, case, usual in cases()]
 
 
 def settings(part, row):

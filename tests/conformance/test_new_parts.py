@@ -126,7 +126,7 @@ def run_with(argument, name, x, **more):
     return ms.simulate(ms.Dynamics(**parts), x, **asked)
 
 
-@pytest.mark.parametrize("n", [8, 1000])
+@pytest.mark.parametrize("n", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_fresh_part_goes_everywhere(fresh, n, tmp_path, capsys, monkeypatch):
     argument, name, kind = fresh
     monkeypatch.chdir(tmp_path)
@@ -199,7 +199,7 @@ def test_a_fresh_part_in_a_rescaled_run(argument):
     np.testing.assert_allclose(run.x, ms.flow(dyn, x, [0.5], method=method, dt=0.1), atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [8, 1000])
+@pytest.mark.parametrize("n", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_fresh_observable(n, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     entry = ms.observables.table.Observable("width", "largest distance from the first token", (), width)

@@ -137,6 +137,7 @@ def test_huge_scores_neither_overflow_nor_lose_the_row():
     assert np.abs(P.sum(axis=1) - 1).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_blocks_of_queries_change_nothing(monkeypatch):
     from metastable.equation import attention
 

@@ -63,6 +63,7 @@ def test_the_ring_grows_at_the_rate_of_cyclic_pursuit():
     assert seen.open[0]
 
 
+@pytest.mark.slow
 def test_equal_heads_that_share_values_are_one_head():
     single = planted.plain()
     double = replace(single, G=np.repeat(single.G, 2, axis=1), E=np.zeros((1, 2, 3, 3)))

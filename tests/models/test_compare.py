@@ -32,6 +32,7 @@ def quick(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("metastable.models.comparison_page.save_figure", unrendered)
 
 
+@pytest.mark.slow
 def test_two_studies(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     with pytest.MonkeyPatch.context() as patch:

@@ -186,6 +186,7 @@ def test_an_interrupted_control_is_resumed(models, tmp_path: Path, monkeypatch: 
         probe(model.untrained(9), TEXTS, resume=path, **options)
 
 
+@pytest.mark.slow
 def test_one_changed_copy_at_a_time(models, monkeypatch: pytest.MonkeyPatch):
     made: list[weakref.ref] = []
 

@@ -152,6 +152,7 @@ def test_the_command_of_a_study() -> None:
 # --- pictures and film --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_picture_fits_a_phone_and_has_a_caption(whole: Any) -> None:
     for name, (draw, caption) in every_picture(whole).items():
         figure = draw()

@@ -47,6 +47,7 @@ def test_cross_polytopes(d):
     assert np.allclose(found.outside(2 * np.ones((1, d))), (2 * d - 1) / np.sqrt(d))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 9), d=st.integers(1, 4))
 @settings(max_examples=40)
 def test_vertices_against_linear_programs(seed, n, d):

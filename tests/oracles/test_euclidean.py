@@ -13,6 +13,7 @@ V_3D = np.array(
 )
 
 
+@pytest.mark.slow
 def test_no_attention_structure_gives_uniform_attention():
     """ORACLES 15: Q^T K = 0."""
     x0, t = ms.initial.cube(7, 3, seed=1), 2.0

@@ -109,6 +109,7 @@ def test_token_at_the_origin_and_duplicates_survive_long_runs(method):
     assert np.abs(run.x[:, 4]).max() < 1e-9 or run.valid_until < 2e3
 
 
+@pytest.mark.slow
 def test_a_run_says_when_rounding_takes_over():
     """Tokens mirrored about 0 with one of them near the unstable middle: rounding decides where it goes."""
     V = np.array([[1.0, 0.0], [0.0, -0.3]])

@@ -36,6 +36,7 @@ def test_equiangular_tokens_follow_the_scalar_equation(beta, normalise):
     assert np.abs(off[:, 0] - scalar(rate, 0.0, times)).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_time_to_cluster_from_the_closed_form():
     """n = 32: 1 - gamma = 1e-3 at t = 6.954 for beta = 4, by ORACLES 1."""
     run = ms.simulate(ms.Dynamics(ms.Weights(), beta=4.0), ms.initial.equiangular(32), t=6.954, save=[6.954], **TIGHT)
@@ -59,6 +60,7 @@ def test_two_tokens(beta):
     assert np.abs(angle - expected).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_two_collapsed_clusters():
     beta, m1, m2 = 3.0, 3, 5
     x0 = np.array([[1.0, 0.0, 0.0]] * m1 + [[np.cos(1.4), np.sin(1.4), 0.0]] * m2)

@@ -12,6 +12,7 @@ from metastable.reduced.mergers import _cells, _frames, _left_apart
 V = np.diag([1.0, 0.6, 0.3])
 
 
+@pytest.mark.slow
 def test_without_mergers_it_is_the_rk4_of_the_package():
     x0 = ms.initial.sphere(50, 3, seed=0)
     dyn = ms.Dynamics(ms.Weights(V=V), beta=3.0)
@@ -105,6 +106,7 @@ def test_frames_are_orthonormal_and_tangent():
         assert np.abs(basis @ np.swapaxes(basis, 1, 2) - np.eye(d)).max() < 1e-14
 
 
+@pytest.mark.slow
 def test_many_tokens_that_merge_keep_to_the_accuracy():
     dyn, x0 = ms.Dynamics(beta=9.0), ms.initial.sphere(500, 3, seed=3)
     whole = coalesce(dyn, x0, 30.0, save=7, tolerance=0.0)

@@ -72,6 +72,7 @@ def test_it_agrees_with_plain_integration():
     assert run.status == "done"
 
 
+@pytest.mark.slow
 def test_unnormalised_attention_and_several_heads():
     heads = ms.Weights(V=np.stack([np.eye(2), 0.5 * np.eye(2)]))
     for parts in ({"normalise": "unnormalised", "beta": 1.0}, {"weights": heads, "beta": 4.0}):

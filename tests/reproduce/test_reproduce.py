@@ -39,6 +39,7 @@ def quick(names, out, **options):
     return reproduce(names, preset="quick", out=out, homes=FAKES, **options)
 
 
+@pytest.mark.slow
 def test_every_outcome_in_one_go(tmp_path, log):
     out = tmp_path / "out"
     said = []

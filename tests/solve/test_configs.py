@@ -58,6 +58,7 @@ def run_or_refuse(config):
         assert np.isfinite(run.attention(0)).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(configurations())
 def test_every_config_runs_or_is_refused(config):

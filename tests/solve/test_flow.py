@@ -66,7 +66,6 @@ ALL = [(m, g, *k) for m, g, k in itertools.product(METHODS, SPACES, KINDS) if (m
 SOME = [  # the quickest to compile; `-m slow` tries the rest
     ("euler", "sphere", "softmax", "full"),
     ("rk4", "euclidean", "softmax", "causal"),
-    ("tsit5", "euclidean", "softmax", "full"),
 ]
 
 
@@ -99,6 +98,7 @@ def test_adjoint_of_the_first_causal_token(method):
         np.testing.assert_allclose(got, want, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_adjoint_without_scores():
     """ORACLES 15: Q^T K = 0, so x_i = x_i(0) + (e^{tV} - I) mean; the Jacobian in x is known entry by entry."""
     V, t, zero = NUMBERS["V"], 0.9, np.zeros((1, D))

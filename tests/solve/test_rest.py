@@ -75,6 +75,7 @@ def test_opposite_clusters_are_an_unstable_equilibrium():
     assert verdict.message.endswith("t = 7.2e+03")
 
 
+@pytest.mark.slow
 def test_three_clusters_last_until_rounding_has_grown():
     dyn, x = ms.Dynamics(beta=3.0), circle(0.2, 0.2 + 2 * np.pi / 3, 0.2 + 4 * np.pi / 3)
     verdict = judge(dyn, 0.0, x)

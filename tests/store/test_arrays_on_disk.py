@@ -80,6 +80,7 @@ def test_metadata_that_are_no_records(tmp_path: Path, change: tuple[str, str]) -
         store.write(tmp_path / "record" / "data.zarr", 50, 33, {"x": (AXES["x"], np.ones((1, 4, 3)))})
 
 
+@pytest.mark.slow
 def test_chunks_are_whole_whenever_the_writer_is_killed(tmp_path: Path) -> None:
     """zarr's own writes are atomic: 8 MB chunks, killed at random moments, are never seen in part."""
     code = (

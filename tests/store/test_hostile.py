@@ -252,6 +252,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 # --- two at once --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_in_one_folder(tmp_path: Path) -> None:
     plan, x, until = made("sphere")
     hold = (

@@ -1,6 +1,7 @@
 """metastable list."""
 
 import inspect
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -25,6 +26,11 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "observables": ("observables", "OBSERVABLES", "run.observe(NAME), and plot --kind series --observable NAME"),
     "plots": ("plots", "PLOTS", "plot --kind"),
     "experiments": ("experiments", "EXPERIMENTS", "reproduce NAME"),
+    "model-types": (
+        "models.families",
+        "FAMILIES",
+        "types with spectra and ladder; others have the rest",
+    ),
     "models": ("models.zoo", "MODELS", "model NAME; any folder or hub name besides"),
 }
 PARTS = ("geometries", "normalisations", "masks", "scores", "positions", "methods", "engines")
@@ -66,6 +72,8 @@ def _entries(kind: str) -> dict[str, str]:
 def _description(kind: str, name: str, entry: Any) -> str:
     if kind == "experiments":
         return _title(name)
+    if kind == "model-types":
+        return (sys.modules[entry.block.__module__].__doc__ or "").strip().partition("\n")[0]
     if isinstance(entry, str):
         return entry
     for attribute in ("measures", "shows", "about"):

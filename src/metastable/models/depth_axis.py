@@ -63,12 +63,12 @@ def legend(figure: Figure, panel: Axes | None = None, columns: int | None = None
 
 
 @paper()
-def layer_head_map(values: np.ndarray, bar: str, low: float | None = 0.0) -> Figure:
+def layer_head_map(values: np.ndarray, title: str, low: float | None = 0.0) -> Figure:
     """A heat map of (layers, heads), both counted from 0, in one column."""
     layers, heads = values.shape
-    figure = new_figure(COLUMN, float(np.clip(0.75 + 0.15 * layers, 1.5, 5.0)))
+    figure = new_figure(COLUMN, float(np.clip(1.0 + 0.16 * layers, 1.6, 5.0)))
     panel = figure.add_subplot()
-    heatmap(values, xlabel="head", ylabel="layer", low=low, bar=bar, ax=panel)
+    heatmap(values, xlabel="head", ylabel="layer", low=low, title=title, ax=panel)
     panel.set_aspect("auto")
     panel.set_xticks(_counted(heads), map(str, _counted(heads)))
     panel.set_yticks(_counted(layers), map(str, _counted(layers)))

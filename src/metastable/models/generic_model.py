@@ -11,7 +11,7 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.models import lens_weights
 from metastable.models.attention_masks import mask_of
-from metastable.models.families import FAMILIES, Family
+from metastable.models.families import Family
 from metastable.models.images import sides
 from metastable.models.model import Given, See, check_layers
 from metastable.models.module_model import ModuleModel, shown
@@ -53,7 +53,7 @@ class GenericModel(ModuleModel):
             return f"{self.refused.removesuffix('.')}, so spectra and the ladder are left out."
         return (
             f"Which weights of a {self.kind!r} model are Q, K, V and O is not known here{self._lens}, so spectra and "
-            f"the ladder are left out; model types with both: {', '.join(sorted(FAMILIES))}."
+            "the ladder are left out ('metastable list model-types' names the types that have both)."
         )
 
     @property

@@ -1,5 +1,6 @@
 """The encoder of BART: post-norm blocks with absolute positions. Tensors are named relative to the encoder."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from metastable.models.families.shared import (
     Tensors,
     feed_forward,
     layer_norm,
+    looked_up,
+    normed,
     numbered,
 )
 
@@ -39,6 +42,14 @@ def embedding(tensors: Tensors, config: Any, rows: slice) -> Array:
     return np.asarray(words * config.d_model**0.5) if config.scale_embedding else words
 
 
+def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) -> Array:
+    """Layer 0: word and position, normed; the table of positions has two rows in front that are not used."""
+    x = looked_up(tensors, "embed_tokens.weight", ids) * (config.d_model**0.5 if config.scale_embedding else 1.0)
+    if positions:
+        x = x + tensors.rows("embed_positions.weight", slice(2, 2 + len(ids)))
+    return normed(layer_norm(tensors, "layernorm_embedding", _EPS), x)
+
+
 FAMILY = Family(
     name="bart",
     layers=lambda config: numbered("layers", config.encoder_layers),
@@ -50,4 +61,5 @@ FAMILY = Family(
     longest=lambda config: int(config.max_position_embeddings),
     input_norm=lambda tensors, config: layer_norm(tensors, "layernorm_embedding", _EPS),
     decoders=False,
+    start=start,
 )

@@ -1,15 +1,19 @@
 """DistilBERT: BERT with fewer layers and other names."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from metastable.models.families.projections import attention, projection
 from metastable.models.families.shared import (
     EMBEDDED,
+    Array,
     BlockWeights,
     Family,
     Tensors,
     feed_forward,
     layer_norm,
+    looked_up,
+    normed,
     numbered,
 )
 
@@ -30,6 +34,14 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     )
 
 
+def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) -> Array:
+    """Layer 0: word and position, normed."""
+    x = looked_up(tensors, "embeddings.word_embeddings.weight", ids)
+    if positions:
+        x = x + tensors.rows("embeddings.position_embeddings.weight", slice(0, len(ids)))
+    return normed(layer_norm(tensors, "embeddings.LayerNorm", _EPS), x)
+
+
 FAMILY = Family(
     name="distilbert",
     layers=lambda config: numbered("transformer.layer", config.n_layers),
@@ -40,4 +52,5 @@ FAMILY = Family(
     mask=lambda config, l: "full",
     longest=lambda config: int(config.max_position_embeddings),
     input_norm=lambda tensors, config: layer_norm(tensors, "embeddings.LayerNorm", _EPS),
+    start=start,
 )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from metastable.models.families import gpt2
 from metastable.models.families.projections import attention, projection
 from metastable.models.families.rotary_decoder import window
 from metastable.models.families.shared import (
@@ -46,4 +47,5 @@ FAMILY = Family(
     longest=lambda config: int(config.max_position_embeddings),
     norm="ln_f",
     final_norm=lambda tensors, config: layer_norm(tensors, "ln_f", config.layer_norm_epsilon),
+    start=gpt2.start,
 )

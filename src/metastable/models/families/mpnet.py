@@ -1,5 +1,6 @@
 """MPNet: BERT with a bias of the scores by relative position beside its absolute positions."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,8 @@ from metastable.models.families.shared import (
     Tensors,
     feed_forward,
     layer_norm,
+    looked_up,
+    normed,
     numbered,
 )
 from metastable.models.families.t5 import buckets
@@ -33,6 +36,7 @@ def block(tensors: Tensors, config: Any, l: int) -> BlockWeights:
     )
 
 
+_PADDING = 1  # the id, whatever the configuration says
 _BUCKETS = SimpleNamespace(relative_attention_num_buckets=32, relative_attention_max_distance=128, is_decoder=False)
 
 
@@ -46,6 +50,15 @@ def positions(tensors: Tensors, config: Any, l: int) -> Positions:
     return Positions("relative", table)
 
 
+def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) -> Array:
+    """Layer 0: word and position, normed; positions are counted from the padding index + 1, padding left out."""
+    x = looked_up(tensors, "embeddings.word_embeddings.weight", ids)
+    if positions:
+        read = np.asarray(ids) != _PADDING
+        x = x + looked_up(tensors, "embeddings.position_embeddings.weight", np.cumsum(read) * read + _PADDING)
+    return normed(layer_norm(tensors, "embeddings.LayerNorm", config.layer_norm_eps), x)
+
+
 FAMILY = Family(
     name="mpnet",
     layers=lambda config: numbered("encoder.layer", config.num_hidden_layers),
@@ -56,4 +69,5 @@ FAMILY = Family(
     mask=lambda config, l: "full",
     longest=lambda config: int(config.max_position_embeddings) - 2,  # positions are counted from 2
     input_norm=lambda tensors, config: layer_norm(tensors, "embeddings.LayerNorm", config.layer_norm_eps),
+    start=start,
 )

@@ -1,5 +1,6 @@
 """OPT: pre-norm causal blocks with absolute positions; the 350m size is post-norm with a narrower embedding."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from metastable.models.families.shared import (
     Norm,
     Tensors,
     feed_forward,
+    looked_up,
     numbered,
 )
 
@@ -51,6 +53,13 @@ def final_norm(tensors: Tensors, config: Any) -> Norm | None:
     return None if left_out else _norm(tensors, config, "decoder.final_layer_norm")
 
 
+def start(tensors: Tensors, config: Any, ids: Sequence[int], positions: bool) -> Array:
+    """Layer 0: word and position, whose table has two rows in front that are not used."""
+    x, into = looked_up(tensors, "decoder.embed_tokens.weight", ids), tensors.get("decoder.project_in.weight")
+    x = x if into is None else x @ into.T
+    return x + tensors.rows("decoder.embed_positions.weight", slice(2, 2 + len(ids))) if positions else x
+
+
 FAMILY = Family(
     name="opt",
     layers=lambda config: numbered("decoder.layers", config.num_hidden_layers),
@@ -62,4 +71,5 @@ FAMILY = Family(
     longest=lambda config: int(config.max_position_embeddings),
     norm="decoder.final_layer_norm",
     final_norm=final_norm,
+    start=start,
 )
