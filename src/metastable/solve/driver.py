@@ -237,8 +237,10 @@ def _fixed_stops(plan: Plan, engine: Engine) -> tuple[np.ndarray, np.ndarray, np
     if plan.shakes is None:
         return steps, thetas, kept
     every = max(1, round(engine.pace(plan) / plan.dt))
-    checks = np.arange(every, steps[-1], every)
-    checks = np.setdiff1d(checks, steps[thetas == 1.0])
+    checks, whole = np.arange(every, steps[-1], every), steps[thetas == 1.0]
+    checks = checks[~np.isin(checks, whole)]
+    if not len(checks):
+        return steps, thetas, kept
     steps, thetas = np.concatenate([steps, checks]), np.concatenate([thetas, np.ones(len(checks))])
     kept = np.concatenate([kept, np.zeros(len(checks), bool)])
     order = np.lexsort((thetas, steps))

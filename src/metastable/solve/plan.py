@@ -150,8 +150,7 @@ def _members(dynamics: Any) -> list[Dynamics]:
         raise InputError(f"dynamics must be a Dynamics object or a list of them, not {what}.")
     if any(m.noisy for m in given):
         given = [with_numbers(m, noise=np.asarray(m.noise, float)[()]) for m in given]
-    shape = _structure(given[0])
-    if any(_structure(m) != shape for m in given[1:]):
+    if len(given) > 1 and len({_structure(m) for m in given}) > 1:
         raise InputError(
             "All dynamics of an ensemble must have the same parts and shapes; run the others on their own."
         )

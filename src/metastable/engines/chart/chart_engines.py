@@ -281,8 +281,11 @@ class KernelChart(Engine):
             np.zeros(plan.runs) if plan.shakes is None else plan.shakes,
         )
         S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found])
-        x = np.zeros(saved.zeta.shape)
-        x[stops.saves] = kernel_runs.tokens(saved.zeta[stops.saves], S)
+        if stops.saves.all():
+            x = kernel_runs.tokens(saved.zeta, S)
+        else:
+            x = np.zeros(saved.zeta.shape)
+            x[stops.saves] = kernel_runs.tokens(saved.zeta[stops.saves], S)
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         everyone = np.full(plan.runs, stops.end)

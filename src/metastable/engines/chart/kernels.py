@@ -20,7 +20,7 @@ import numpy as np
 
 from metastable.engines.chart.basis import CAP
 from metastable.engines.simd.exponential import LOG2E, exp2
-from metastable.engines.simd.packing import aligned
+from metastable.engines.simd.packing import blocks
 from metastable.engines.simd.products import HEIGHT, VECTORS, multiply, multiply_add
 from metastable.engines.simd.vectors import between, fill, inner, larger, load, magnitude, store, top
 
@@ -72,12 +72,12 @@ class Room(NamedTuple):
 
 def room(n: int, d: int) -> Room:
     deep, tall = (-(-size // WIDTH) * WIDTH for size in (d, n))  # whole blocks of a product, and whole vectors
-    sizes = {"near": (2, d), "far": (2, d), "W": (tall, d), "Wt": (-(-n // _DEEP) * deep, _DEEP)}
     panels = -(-n // PANEL) if n <= _MIRRORED else 1
-    sizes |= {"X": (deep, PANEL), "Q": (deep, PANEL), "T": (tall * panels, PANEL), "row": (5, PANEL)}
-    sizes |= dict.fromkeys(("s", "stage", "spare"), (n, d))
-    whole = {name: np.zeros(n, np.int64) for name in ("held", "best", "order")}
-    return Room(**{name: aligned(size, np.float64) for name, size in sizes.items()}, **whole, square=np.zeros(n))
+    small, turned_round, scores = (2, d), (-(-n // _DEEP) * deep, _DEEP), (tall * panels, PANEL)
+    panel, tokens = (deep, PANEL), (n, d)
+    floats = blocks([small, small, (tall, d), turned_round, panel, panel, scores, (5, PANEL), tokens, tokens, tokens])
+    held, best, order = np.zeros((3, n), np.int64)
+    return Room(*floats, held, best, order, np.zeros(n))
 
 
 # --- maps of the chart ------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Arrays as the kernels want them: padded with zeros, aligned to a cache line."""
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -14,6 +15,16 @@ def aligned(shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
     room = np.zeros(shape[0] * shape[1] + 64 // size, dtype)
     skip = -(room.ctypes.data // size) % (64 // size)
     return room[skip : skip + shape[0] * shape[1]].reshape(shape)
+
+
+def blocks(shapes: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    """Zeros of several shapes in one piece of memory, each aligned as by `aligned`."""
+    lines = [-(-rows * columns // 8) for rows, columns in shapes]  # of 64 bytes
+    room, found, first = aligned((sum(lines), 8), np.float64).reshape(-1), [], 0
+    for (rows, columns), count in zip(shapes, lines):
+        found.append(room[8 * first : 8 * first + rows * columns].reshape(rows, columns))
+        first += count
+    return found
 
 
 _kept = threading.local()
