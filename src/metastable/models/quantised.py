@@ -35,7 +35,7 @@ def title_t5(folder: Path) -> Any:
     state = {name: torch.from_numpy(array.copy()) for name, array in arrays.items() if name in model.state_dict()}
     state["decoder.embed_tokens.weight"] = state["encoder.embed_tokens.weight"] = state["shared.weight"]
     model.load_state_dict(state, strict=True, assign=True)
-    return model.float()
+    return model.float().eval()
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
