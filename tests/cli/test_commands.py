@@ -85,6 +85,7 @@ def test_flags_override_files(metastable: Metastable, tmp_path: Path) -> None:
     np.testing.assert_array_equal(ms.load(tmp_path / "again").x, run.x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "V"),
     [

@@ -1,8 +1,8 @@
 """Every row of every table x every engine that supports it x {one run, ensemble, list, resumed}, against dense.
 
 A new row of a table, and a new engine, is tested by being there. The dense engine itself, and the chart for the
-rescaled flow, are compared with `flow`. By default every row that compiles in a second or two is tried in one
-geometry and one of the four modes, which change from row to row; `-m slow` tries the rest.
+rescaled flow, are compared with `flow`. By default every third row that compiles in a second or two is tried in
+one geometry and one of the four modes, which change from row to row; `-m slow` tries the rest.
 """
 
 from functools import lru_cache
@@ -131,8 +131,12 @@ def marked(case, usual, *more):
     return pytest.param(*case, *more, marks=() if usual else pytest.mark.slow, id="-".join((*case, *more)))
 
 
-CASES = [marked(case, usual and MODES[(k // 4 + k) % 4] == mode, mode) for k, case, usual in cases() for mode in MODES]
-PURE = [marked(case, usual and k % 6 == 0 and case[2] != "rescaled") for k, case, usual in cases()]
+CASES = [
+    marked(case, usual and k % 3 == 0 and MODES[(k // 4 + k) % 4] == mode, mode)
+    for k, case, usual in cases()
+    for mode in MODES
+]
+PURE = [marked(case, usual and k % 12 == 0 and case[2] != "rescaled") for k, case, usual in cases()]
 
 
 def settings(part, row):

@@ -181,6 +181,7 @@ def test_a_fresh_part_goes_everywhere(fresh, n, tmp_path, capsys, monkeypatch):
     assert main(["simulate", "run.toml", "--out", "toml", "--no-pictures"]) in ((0,) if held else (0, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argument", ["normalise", "mask", "score", "method"])
 def test_a_fresh_part_in_a_rescaled_run(argument):
     """What the chart cannot rely on it does not use."""

@@ -54,7 +54,8 @@ def tables() -> Iterator[None]:
         table.update(entries)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("n", [64, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [64, 1000])
 @pytest.mark.parametrize("title", sections("extending.md"))
 def test_example(title: str, n: int, tables: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     families: dict[str, object] = {}

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [

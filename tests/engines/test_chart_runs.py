@@ -62,6 +62,7 @@ def test_as_dense(kind, mask, method):
     np.testing.assert_allclose(exact.coordinates()[0], dense.coordinates()[0], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n", [pytest.param(16, marks=pytest.mark.slow), 17, pytest.param(40, marks=pytest.mark.slow), 515]
 )  # one panel, part of a second, three, and too many to keep
@@ -71,6 +72,7 @@ def test_scores_of_one_panel_serve_the_others(n, Q):
     assert_same(*both(dyn, tokens(n, 4), t=0.3, dt=0.1, method="euler", save=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 3), (40, 20)])
 def test_any_size(n, d):
     assert_same(*both(dynamics("symmetric", d), tokens(n, d), t=4.0, save=3))

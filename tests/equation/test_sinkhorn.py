@@ -38,6 +38,7 @@ def tokens(kind, n, d, rng):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 5, 16, 64])
 def test_random_attention_is_doubly_stochastic(n):
     rng = np.random.default_rng(n)

@@ -76,6 +76,7 @@ def test_one_face(own, models, name):
     assert len(model.digest) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 17, 40])
 def test_any_length(own, models, n):
     ids = [(7 * i) % 50 for i in range(n)]

@@ -186,6 +186,7 @@ def test_head_correlation(models, name):
     np.testing.assert_allclose(found["received"].sel(layer=1), A.sum(axis=1) / viewers, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["albert", "mistral"])
 def test_shuffled_heads_have_the_moments_that_are_said_of_them(models, name):
     """Rows permuted at random, many times: mean and spread of the correlations are the exact ones."""

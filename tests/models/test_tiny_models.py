@@ -69,7 +69,10 @@ def distance(x, y):
     return np.linalg.norm(np.asarray(x, float) - y) / np.linalg.norm(y)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in VARIANTS else n for n in ROWS])
+USUAL = ("albert", "bert", "gpt2", "llama", "t5", "gpt_neox", "gemma2", "falcon", "vit")  # `-m slow` tries the rest
+
+
+@pytest.mark.parametrize("name", [n if n in USUAL else pytest.param(n, marks=pytest.mark.slow) for n in ROWS])
 def test_a_family_is_the_network(name, folder_of):
     model = load(folder_of(name))
     assert isinstance(model, TorchModel)

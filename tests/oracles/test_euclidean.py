@@ -102,6 +102,7 @@ def test_leading_projections_never_rise():
     assert np.abs(zeta[0] - run.x[0] @ left.T).max() < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("u0", [pytest.param(1.0, marks=SLOW), 0.5])
 def test_two_opposite_tokens_on_the_line(u0):
     """ORACLES 19."""

@@ -130,6 +130,7 @@ CASES = ("one token", "one time", "two times", "collapsed", "unfinished", "huge"
 SPACES = ("line", "plane", "circle", "box", "sphere", "cloud")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("case", CASES)
 def test_degenerate_runs_draw(space, case):

@@ -69,6 +69,7 @@ SOME = [  # the quickest to compile; `-m slow` tries the rest
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SOME, ids="-".join)
 def test_gradients_agree_with_central_differences(case):
     check(*case)
@@ -80,6 +81,7 @@ def test_all_other_gradients_agree_with_central_differences(case):
     check(*case, seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["rk4", pytest.param("tsit5", marks=pytest.mark.slow)])
 def test_adjoint_of_the_first_causal_token(method):
     """ORACLES 10: x_1(t) = e^{tV} x_1 / |e^{tV} x_1|; its gradients in x_1 and in V."""

@@ -42,6 +42,7 @@ AT_REST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AT_REST)
 def test_at_rest(name):
     dyn, x = AT_REST[name]

@@ -94,6 +94,7 @@ def test_an_adaptive_run_that_cannot_go_on_returns_what_it_has():
     assert np.isfinite(fixed.x).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "geometry"), [("rk4", "sphere"), ("tsit5", "sphere"), ("rk4", "rescaled"), ("tsit5", "rescaled")]
 )

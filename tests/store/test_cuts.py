@@ -66,6 +66,7 @@ def cut_on_the_way(name: str, place: Path) -> Path:
 CUT = ["sphere", "rescaled", "rescaled adaptive", "adaptive", "stopped", "noise", "diverged"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CUT if "adaptive" not in name])
 def test_cuts(name: str, tmp_path: Path) -> None:
     cut_everywhere(name, tmp_path, step=4 if name == "sphere" else 13)
