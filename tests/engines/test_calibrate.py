@@ -28,6 +28,7 @@ def counted(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 def test_everything_is_measured_and_positive():
     found = calibrate.measure()
     assert set(found) == {name for names, _ in calibrate.GROUPS.values() for name in names}

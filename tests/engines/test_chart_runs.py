@@ -119,6 +119,7 @@ def test_taken_up_again_it_gives_the_same_digits():
         assert np.array_equal(one.apart, again.apart)
 
 
+@pytest.mark.slow
 def test_both_ways_notice_that_rounding_decides():
     """Three tokens on a line, the middle one in unstable balance: it is left at the rate exp(e^{2t}/2)."""
     z = np.array([[-1.0], [1e-17], [1.0]])
@@ -150,6 +151,7 @@ def test_a_member_without_eigenvectors_runs_too_and_says_how():
     assert [run.provenance["engine"] for run in runs] == ["chart", "chart"]
 
 
+@pytest.mark.slow
 def test_divergence_is_told():
     """V contracts so fast that zeta leaves the range of floats."""
     exact, dense = both(

@@ -122,6 +122,7 @@ def test_hardmax_shares_ties_and_takes_the_lowest_for_negative_beta():
     assert P.tolist() == [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [0.3, 5.0, -2.0])
 def test_sinkhorn_is_doubly_stochastic(beta):
     P = np.asarray(ms.Dynamics(ms.Weights(), beta=beta, normalise="sinkhorn").attention(0.0, X))[0]

@@ -129,6 +129,7 @@ def test_derivatives_agree_with_central_differences():
     assert np.abs(np.asarray(twice(s)) - curved).max() < 1e-6 * np.abs(curved).max()
 
 
+@pytest.mark.slow
 def test_derivatives_keep_the_sums_and_ignore_row_and_column_terms():
     along = jax.jit(lambda a, b: jax.jvp(sinkhorn, (a,), (b,))[1])
     s = jnp.asarray(np.random.default_rng(3).uniform(-30.0, 30.0, (12, 12)))

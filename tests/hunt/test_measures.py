@@ -41,6 +41,7 @@ def test_a_step_uphill_raises_the_settling_time_within_the_rules():
     assert np.array_equal(climbed.grows, climbed.a > 0)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_the_settling_time():
     from metastable.backend import jax
 

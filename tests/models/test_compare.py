@@ -51,6 +51,7 @@ def test_two_studies(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert len(rows) > 15
 
 
+@pytest.mark.slow
 def test_three_and_one_without_maps(home: Path) -> None:
     shown = sides([str(home / name) for name in "abc"])
     table = dict(numbers(shown))

@@ -139,6 +139,7 @@ def test_a_model_in_memory_with_its_tokenizer(tmp_path):
     assert probe(again, ["the cat sat."]).tokens == 4  # the folder it came from holds one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_half_precision_in_memory(kind):
     import torch

@@ -177,6 +177,7 @@ def test_a_picture_by_its_name(whole: Any, tmp_path: Path, capsys: pytest.Captur
     assert "no option 'head'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_film_shows_every_state(whole: Any, tmp_path: Path) -> None:
     path = film(whole, tmp_path / "depth.mp4")
     assert path.stat().st_size > 5000

@@ -7,7 +7,6 @@ from metastable.backend import jax
 from metastable.errors import InputError
 from metastable.models import load
 from metastable.models.as_measured import as_measured
-from metastable.models.families import FAMILIES
 from metastable.models.generic_model import GenericModel
 from metastable.models.layer_parts import network, norm_part
 from metastable.models.torch_model import TorchModel, shown
@@ -18,7 +17,6 @@ from tests.models.tiny_models import LAYERS, ROWS, SLIDING, build
 # The library computes these in float64 when asked to; it takes norms, turns or softmax of the others in float32.
 DOUBLE = ("albert", "bart", "bert", "camembert", "dinov2", "distilbert", "electra", "gpt2", "mpnet", "roberta")
 DOUBLE += ("xlm-roberta", "falcon, alibi")
-VARIANTS = [name for name in ROWS if name not in FAMILIES]
 PIXELS = np.random.default_rng(0).normal(size=(1, 3, 6, 6)).astype(np.float32)
 
 

@@ -113,6 +113,7 @@ def test_two_opposite_tokens_on_the_line(u0):
     assert run.attention(-1)[0].round(12).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
+@pytest.mark.slow
 def test_minus_identity_collapses_algebraically():
     """ORACLES 20: C(t) = (C0^{-1} + 2 t I)^{-1} for small centred tokens."""
     x0 = ms.initial.gaussian(400, 2, scale=0.02, seed=8)

@@ -94,6 +94,7 @@ def test_energy_rises_at_the_stated_rate_and_rotations_balance(normalise):
     assert energy[-1] <= np.exp(beta) / (2 * beta) + 1e-12
 
 
+@pytest.mark.slow
 def test_angles_keep_their_sum_on_the_circle():
     dyn = ms.Dynamics(ms.Weights(), beta=2.0, normalise="unnormalised")
     run = ms.simulate(dyn, ms.initial.sphere(9, 2, seed=1), t=3.0, save=61, **TIGHT)
@@ -170,6 +171,7 @@ def test_first_token_follows_the_exponential(seed):
     assert np.abs(run.x[:, 0] - expected / np.linalg.norm(expected, axis=1, keepdims=True)).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_second_causal_token():
     beta, times = 2.0, np.linspace(0.0, 5.0, 6)
     x0 = np.array([[1.0, 0.0, 0.0], [np.cos(2.2), 0.0, np.sin(2.2)]])

@@ -49,6 +49,7 @@ def page(tmp_path_factory):
     return text, Page(text)
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched(page):
     text, parsed = page
     assert all(address.startswith("data:") for address in parsed.addresses)

@@ -161,6 +161,7 @@ def test_unreadable_record_is_made_again(tmp_path, log):
     assert log() == ["good 0", "good 2"], "judged again from data.npz, not run again"
 
 
+@pytest.mark.slow
 def test_seed_replays_one_instance(tmp_path, log):
     made = quick(["wrong"], tmp_path / "out", jobs=1, seeds=2, seed=7)
     record = made.results[0].record

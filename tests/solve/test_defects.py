@@ -96,6 +96,7 @@ MORE = [(20, 0, False, 40.0)] + [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "seed", "equal", "t"), NON_NORMAL + [pytest.param(*case, marks=pytest.mark.slow) for case in MORE]
 )
@@ -202,6 +203,7 @@ def test_6_rows_added_to_tables_work_with_any_number_of_tokens(tables, n):
 # --- 7: sinkhorn ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("n", [16, pytest.param(40, marks=pytest.mark.slow)])
 def test_7_sinkhorn_converges_or_says_so(n, seed):

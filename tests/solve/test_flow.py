@@ -146,6 +146,7 @@ def test_noise_of_flow_is_the_noise_of_simulate():
     np.testing.assert_allclose(ms.flow(dyn, X, times, method="euler", dt=0.1, seed=5), run.x, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_jit_and_vmap():
     def end(beta, x):
         return ms.flow(ms.Dynamics(beta=beta, mask="causal"), x, [0.5])[-1]

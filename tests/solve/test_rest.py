@@ -95,6 +95,7 @@ def test_the_end_of_a_simulation_is_rest():
         assert at_rest(dyn, 80.0, run.x[1])
 
 
+@pytest.mark.slow
 def test_repelling_tokens_end_at_rest_up_to_a_rotation():
     dyn = ms.Dynamics(ms.Weights(V=-np.eye(3)))
     assert at_rest(dyn, 400.0, ms.simulate(dyn, ms.initial.sphere(4, 3), t=400.0, save=2).x[-1])

@@ -57,6 +57,7 @@ def test_tokens_stay_on_the_sphere_at_every_saved_time():
         assert np.abs(np.linalg.norm(run.x, axis=-1) - 1).max() < 1e-15 * 4
 
 
+@pytest.mark.slow
 def test_stop_at_rest_at_a_count_or_when_told():
     dyn = ms.Dynamics(ms.Weights(), beta=1.0)
     rest = ms.simulate(dyn, X, t=200.0, save=401, until="steady")
@@ -110,6 +111,7 @@ def test_a_run_taken_up_again_gives_the_same_digits(method, geometry):
     assert np.array_equal(ms.simulate(dyn, X, t=3.0, save=49, method=method).x, whole[:, 0])
 
 
+@pytest.mark.slow
 def test_noise_is_seeded_and_spreads_at_the_right_rate():
     """Brownian motion on S^{d-1}: E<x(t), x(0)> = exp(-sigma^2 (d-1) t / 2); R^d: variance sigma^2 t."""
     w = ms.Weights(V=np.zeros((3, 3)))

@@ -18,7 +18,9 @@ from tests.store.runs import MORE_PARTS, RUNS, assert_same_parts, assert_same_ru
 
 
 @pytest.mark.filterwarnings("ignore:.*Rounding:RuntimeWarning")
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if "adaptive" in n or n == "noise" else n for n in RUNS]
+)
 def test_saved_runs_come_back(name: str, tmp_path: Path) -> None:
     dynamics, x0, options = RUNS[name]
     run = ms.simulate(dynamics, x0, **options, progress=lambda t: None)  # watched: the code compiled for records

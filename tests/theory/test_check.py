@@ -36,6 +36,7 @@ def test_identity_goes_to_a_polytope():
     assert not report.failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("V", [FIG6, turned(np.diag([2.0, -1.0])), np.array([[1.0, 3.0], [0.0, 0.2]])])
 def test_good_triples_go_to_hyperplanes(V):
     report = check(Weights(V=V), TOKENS)
