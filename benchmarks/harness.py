@@ -88,6 +88,7 @@ class Workload:
     goals: tuple[Goal, ...] = ()
     note: str = ""
     grid: bool = False  # one table of times for all cases, and slopes, instead of a table for each case
+    has_before: bool = True  # whether an earlier version can be set beside it: not where it measured something else
 
 
 @dataclass
@@ -167,7 +168,7 @@ def measure(
     from benchmarks.processes import Worker
 
     table = Table(name, workload, limits)
-    engines = with_before(workload.engines) if before else workload.engines
+    engines = with_before(workload.engines) if before and workload.has_before else workload.engines
     workers = {
         engine: Worker(name, engine.replace(BEFORE, OURS, 1), before) if is_before(engine) else Worker(name, engine)
         for engine in engines

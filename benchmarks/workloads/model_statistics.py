@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks import peers
 from benchmarks.harness import OURS, Absent, Case, Engine, Goal, Run, Table, Workload
 
-PEER = "transformers"
+PEER, LADDER = "transformers", "ladder"
 _HOME = Path(tempfile.gettempdir()) / "metastable-benchmark-models"
 
 
@@ -100,6 +100,21 @@ def metastable(case: Case) -> Run:
     return run
 
 
+def climbing(case: Case) -> Run:
+    """The ladder with its baselines and parts, on some of the texts, as a study climbs it."""
+    from metastable.models import ladder, load
+    from metastable.models.common_texts import several
+
+    folder, texts = given(case)
+    model = load(folder)
+
+    def run() -> np.ndarray:
+        ladder(model, several(texts))
+        return np.empty(0)
+
+    return run
+
+
 def recomputed(case: Case) -> Run:
     """The same numbers in float64 from the plain outputs, as one writes them down; text by text, then averaged."""
     prepare(case)
@@ -128,18 +143,30 @@ def unit(x: np.ndarray) -> np.ndarray:
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
+def _cases(table: Table, model: str) -> list[str]:
+    found = [key for key in table.rows if key.startswith(model)]
+    if not found:
+        raise KeyError(model)
+    return found
+
+
 def _time(model: str) -> Goal:
     def slowest(table: Table) -> float:
-        keys = [key for key in table.rows if key.startswith(model)]
-        return max(table.row(key, OURS).over(table.row(key, PEER)).median for key in keys)
+        return max(table.row(key, OURS).over(table.row(key, PEER)).median for key in _cases(table, model))
 
     return Goal(f"time of all statistics over the plain pass, {model}", slowest, 2.0, False)
 
 
+def _climb(model: str) -> Goal:
+    def slowest(table: Table) -> float:
+        return max(table.row(key, LADDER).over(table.row(key, PEER)).median for key in _cases(table, model))
+
+    return Goal(f"time of the ladder over the plain pass, {model}", slowest, 1.0, False)
+
+
 def _memory(model: str) -> Goal:
     def largest(table: Table) -> float:
-        keys = [key for key in table.rows if key.startswith(model)]
-        return max(table.row(key, OURS).megabytes / table.row(key, PEER).megabytes for key in keys)
+        return max(table.row(key, OURS).megabytes / table.row(key, PEER).megabytes for key in _cases(table, model))
 
     return Goal(f"peak memory of all statistics over the plain pass, {model}", largest, 1.5, False)
 
@@ -154,6 +181,8 @@ WORKLOAD = Workload(
         "recomputed": Engine(recomputed, "float64 NumPy from the plain outputs", once=True),
         OURS: Engine(metastable, "ms.models.probe"),
         PEER: Engine(transformers, "hidden states and attentions, nothing computed from them"),
+        LADDER: Engine(climbing, "ms.models.ladder, several texts, baselines and parts"),
     },
-    goals=tuple(goal(model) for model in ("minilm", "smollm2") for goal in (_time, _memory)),
+    goals=tuple(goal(model) for model in ("minilm", "smollm2") for goal in (_time, _climb, _memory)),
+    has_before=False,
 )
