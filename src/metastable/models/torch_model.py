@@ -14,7 +14,7 @@ from metastable.models.module_model import ModuleModel, shown
 from metastable.models.parts import Parts
 from metastable.models.precision import doubled
 
-_DECODER = "A T5 decoder also reads its encoder, which the simulator does not; use part='encoder'."
+_DECODER = "A T5 decoder also reads its encoder, for which the ladder has no rungs; use part='encoder'."
 
 
 @dataclass(frozen=True, eq=False)
