@@ -41,7 +41,8 @@ def unrendered(figure: Any, path: Path, **_: Any) -> None:
 def made_up(model: Model, texts: Any, layers: int, **_: Any) -> Any:
     """In place of `ladder`."""
     found = ladder(layers, [1.8, 1.7, 1.6, 1.5], 0.4)
-    return SimpleNamespace(data=found["ladder"], baselines=found["baselines"], parts=found["parts"])
+    real = SimpleNamespace(x=np.zeros((layers + 1, len(texts), len(texts[0]), 1)))
+    return SimpleNamespace(data=found["ladder"], baselines=found["baselines"], parts=found["parts"], real=real)
 
 
 @pytest.fixture(scope="module")

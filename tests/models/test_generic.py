@@ -199,3 +199,52 @@ def test_every_tensor_has_its_own_digits(folders, tmp_path):
         live.encoder.layer[2].output.dense.bias[3] += 1.0
     assert load(live).digest != before
     assert load(folders["bert"]).digest == load(folders["bert"]).digest == before
+
+
+def test_states_that_are_no_tokens(tmp_path):
+    import transformers as tf
+
+    config = tf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1])
+    tf.ResNetModel(config).save_pretrained(tmp_path / "resnet")
+    with pytest.raises(InputError, match=r"shows states of the shape \(8, \d+, \d+\), which are no tokens"):
+        probe(load(tmp_path / "resnet"), [np.zeros((3, 32, 32), dtype=np.float32)])
+
+
+def test_a_digest_widens_no_whole_table(models, monkeypatch):
+    from metastable.models.families import Tensors
+    from metastable.models.module_tensors import ModuleTensors
+    from metastable.models.parts import digest
+
+    tensors = ModuleTensors(models["bert"].stack)
+    for name in tensors:
+        shape, values = Tensors.spaced(tensors, name, 7)
+        np.testing.assert_array_equal(tensors.spaced(name, 7)[1], values)
+        assert tensors.spaced(name, 7)[0] == shape
+    before = digest(tensors)
+    monkeypatch.setattr(ModuleTensors, "rows", None)  # what makes a float64 copy of a tensor
+    assert digest(tensors) == before
+
+
+def test_a_length_below_zero_is_no_limit():
+    """XLNet states -1; a trial on no tokens at all would fail."""
+    import transformers as tf
+
+    from metastable.models.library import faced
+
+    model = faced(
+        "m", tf.XLNetModel(tf.XLNetConfig(vocab_size=50, d_model=16, n_layer=2, n_head=4, d_inner=24)), None, "encoder"
+    )
+    assert model.longest > 10_000
+    assert model.heads == 4
+
+
+def test_a_model_without_maps_says_so():
+    import transformers as tf
+
+    from metastable.models.library import faced
+
+    small = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 24}
+    model = faced("m", tf.FNetModel(tf.FNetConfig(**small, max_position_embeddings=64)).eval(), None, "encoder")
+    assert model.why_no_parts.startswith("A 'fnet' model shows no maps from token to token")
+    with pytest.raises(InputError, match="shows no maps"):
+        spectra(model)

@@ -83,7 +83,8 @@ class ModuleModel(Model):
         """The ids of the n tokens, and which are special: of a picture, those that are no patches."""
         if self.reads == "tokens":
             return super().tokens(given, n)
-        first = n - int(np.prod(patches(self.stack.config, given))) if self.images else 0
+        known = int(np.prod(patches(self.stack.config, given))) if self.images else 0
+        first = n - known if 0 < known <= n else 0
         return np.arange(n), np.arange(n) < first
 
     def words(self, given: Given, n: int) -> list[str]:

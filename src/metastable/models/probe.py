@@ -173,8 +173,8 @@ def probe(
         )
     notes = (*model.notes, *left_out, *tally.notes(limit), *(controls.notes if controls else ()))
     first = tuple(tally.first) if isinstance(tally.first, list) else tally.first
-    sample, found = tuple(tally.sample), found | {"controls": controls}
-    return Probe(model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, sample, **found)
+    read = (tally.texts, tally.tokens, notes, tally.seconds, first, tuple(tally.sample))
+    return Probe(model, depth, *read, **found, controls=controls)
 
 
 def _peeked(texts: Iterable[Any]) -> tuple[Iterable[Any], Any]:
