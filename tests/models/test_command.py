@@ -248,6 +248,7 @@ def test_bad_numbers(folders: dict[str, Path], tmp_path: Path, capsys: pytest.Ca
     home, out = str(folders["bert"]), ["--out", str(tmp_path / "out")]
     refused(capsys, ["model", home, "--layers", "9", *out], "has 3 layers")
     refused(capsys, ["model", home, "--layers", "0", *out], "layers must be")
+    refused(capsys, ["model", home, "--layers", "2.5", *out], 'unable to convert "2.5" into int')
     refused(capsys, ["model", home, "--limit", "0", *out], "limit must be")
     refused(capsys, ["model", home, "--head", "9", *out], "heads 0 to 3")
     refused(capsys, ["model", home, "--part", "middle", *out], "encoder")

@@ -126,7 +126,7 @@ def test_left_out_steps_say_why(bare: Any) -> None:
     assert "Its weights are not known here." in said(bare, "spectra")[1]
     assert said(bare, "ladder") == ("There is no ladder.", "For the same reason.")
     for name in ("heads", "sinks"):
-        assert "shows no attention maps" in said(bare, name)[0]
+        assert "does not show attention maps of every layer" in said(bare, name)[0]
     assert not {"groups", "sinks", "beta", "ladder-bars"} & set(every_picture(bare))
     assert key_numbers(bare)["good_triples"] is None
     assert "in many models the last of them comes after a final norm" in page(bare)

@@ -99,7 +99,9 @@ def _spike(study: Study) -> str:
 
 def _heads(study: Study, n: dict[str, Any]) -> Finding:
     if study.heads is None:
-        return Finding("heads", "This model shows no attention maps, so there are no heads to compare.", ())
+        return Finding(
+            "heads", "This model does not show attention maps of every layer, so there are no heads to compare.", ()
+        )
     layers = study.trained
     found = n["layers_with_groups"]
     numbers = f"silhouette {two(n['silhouette'])}, found again in other texts with ARI {two(n['stability'])}"
@@ -131,7 +133,9 @@ def _ranks(n: dict[str, Any]) -> list[str]:
 
 def _sinks(study: Study, n: dict[str, Any]) -> Finding:
     if study.sinks is None:
-        return Finding("sinks", "This model shows no attention maps, so there are no sinks to see.", ())
+        return Finding(
+            "sinks", "This model does not show attention maps of every layer, so there are no sinks to see.", ()
+        )
     total = study.trained * study.sinks.sizes["head"]
     if n["sink_heads"]:
         headline = f"The first token is a sink of {n['sink_heads']} of {total} heads."

@@ -51,7 +51,10 @@ class GenericModel(ModuleModel):
         if isinstance(self._lens, Family):
             return ""
         if not self.heads:
-            return f"A {self.kind!r} model shows no maps from token to token, so spectra and the ladder are left out."
+            return (
+                f"A {self.kind!r} model does not show maps from token to token in every layer, so spectra and the "
+                "ladder are left out."
+            )
         if self.refused:
             return f"{self.refused.removesuffix('.')}, so spectra and the ladder are left out."
         return (
@@ -107,8 +110,8 @@ class GenericModel(ModuleModel):
     @cached_property
     def longest(self) -> int:
         """The most tokens the model can take, as far as it says so."""
-        config = self.stack.config
-        named: Any = [getattr(config, name, None) for name in _LENGTHS]
+        configs = (self.stack.config, self.stack.config.get_text_config())  # the second of a model of text and pictures
+        named: Any = [getattr(config, name, None) for config in configs for name in _LENGTHS]
         stated = next((size for size in named if isinstance(size, int) and size > 0), _UNLIMITED)  # XLNet says -1
         for name, module in self.stack.named_modules():  # positions counted from the padding index cost some places
             if "position" in name and hasattr(module, "weight") and getattr(module, "padding_idx", None) is not None:
@@ -172,7 +175,10 @@ class GenericModel(ModuleModel):
             raise
         except Exception as error:  # the library's models fail in as many ways as there are models
             reason = (str(error).strip().splitlines() or [""])[0][:160]
-            raise InputError(f"{self.name!r} cannot be run on this text ({type(error).__name__}: {reason}).") from error
+            what = "text" if self.reads == "tokens" else "input"
+            raise InputError(
+                f"{self.name!r} cannot be run on this {what} ({type(error).__name__}: {reason})."
+            ) from error
         prefix = "decoder_" if self.crossed else ""
         states, maps = (out.get(prefix + name) for name in ("hidden_states", "attentions"))
         return self._checked(states or (), [A for A in maps or () if A is not None])

@@ -57,7 +57,8 @@ class ModuleModel(Model):
     @property
     def vocabulary(self) -> int | None:
         """The number of token ids; None for a model that reads no tokens."""
-        size = getattr(self.stack.config, "vocab_size", None)
+        config = self.stack.config
+        size = getattr(config, "vocab_size", None) or getattr(config.get_text_config(), "vocab_size", None)
         return None if size is None or self.reads != "tokens" else int(size)
 
     @property

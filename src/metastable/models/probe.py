@@ -173,8 +173,8 @@ def probe(
         )
     notes = (*model.notes, *left_out, *tally.notes(limit), *(controls.notes if controls else ()))
     first = tuple(tally.first) if isinstance(tally.first, list) else tally.first
-    read = (tally.texts, tally.tokens, notes, tally.seconds, first, tuple(tally.sample))
-    return Probe(model, depth, *read, **found, controls=controls)
+    seconds, sample = tally.seconds, tuple(tally.sample)
+    return Probe(model, depth, tally.texts, tally.tokens, notes, seconds, first, sample, **found, controls=controls)
 
 
 def _peeked(texts: Iterable[Any]) -> tuple[Iterable[Any], Any]:
