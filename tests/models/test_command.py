@@ -305,6 +305,26 @@ def _die(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.slow
+def test_a_picture_cut_off_by_a_kill_leaves_nothing(
+    folders: dict[str, Path], ids_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(made: Any, report: Any) -> None:
+        (made.folder / "figures").mkdir()
+        (made.folder / "figures" / ".cosines-raw-98713a03.part.svg").write_text("<svg")
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    words = ["model", str(folders["bert"]), "--texts", str(ids_file), "--out", str(out)]
+    monkeypatch.setattr("metastable.models.run_study.save_figure", unrendered)
+    monkeypatch.setattr("metastable.models.run_study.film", lambda made, path: None)
+    monkeypatch.setattr("metastable.models.study_steps.ladder", made_up)
+    with monkeypatch.context() as patch:
+        patch.setattr("metastable.models.run_study._draw", killed)
+        assert main(words) == 130
+    assert main(words) == 0
+    assert not list((out / "figures").glob(".*"))
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_in_the_pass_over_texts(how: int, folders: dict[str, Path], tmp_path: Path) -> None:
     """Kill the command once it has left a state, and run it again: the numbers are those of an undisturbed run."""
