@@ -79,6 +79,17 @@ def sinks(layers: int, strongest: float = 0.5) -> xarray.Dataset:
     return xarray.Dataset(data, coords, {"weighting": WEIGHTING})
 
 
+def ranks(layers: int) -> xarray.Dataset:
+    values = np.tile(np.arange(1.0, HEADS + 1)[None, :, None], (layers, 1, 2))
+    data = {
+        "effective_rank": (("layer", "head", "text"), values),
+        "rank": (("layer", "head", "text"), values.astype(int)),
+        "even": (("layer", "text"), np.ones((layers, 2))),
+        "tokens": (("text",), np.full(2, TOKENS)),
+    }
+    return xarray.Dataset(data, {"layer": np.arange(1, layers + 1)}, {"tolerance": 1e-3})
+
+
 def spectra(rng: np.random.Generator) -> xarray.Dataset:
     both = ("layer", "head")
     values = rng.normal(size=(DEPTH, HEADS, 5)) + 1j * rng.normal(size=(DEPTH, HEADS, 5))
@@ -160,7 +171,7 @@ def made_study(
     settings = Settings(name, layers=layers, control=control, control_seeds=2)
     data = {"similarity": similarity(rng, layers, **given), "cloud": cloud(rng, layers)}
     if maps:
-        data |= {"heads": heads(rng, layers, grouped), "sinks": sinks(layers, sink)}
+        data |= {"heads": heads(rng, layers, grouped), "sinks": sinks(layers, sink), "ranks": ranks(layers)}
     for key in ("similarity", "heads", "sinks") if control else ():
         if key in data:
             data[f"controls_{key}"] = _repeated(rng, layers, key, control, data[key])
@@ -181,7 +192,7 @@ def made_study(
         _write(folder, settings, data, about)
         return read(folder)
     beside = {key: data.pop(f"controls_{key}", None) for key in MEASURED}
-    names = ("similarity", "heads", "sinks", "cloud", "spectra", "ladder", "baselines", "parts")
+    names = ("similarity", "heads", "sinks", "cloud", "ranks", "spectra", "ladder", "baselines", "parts")
     controls = Controls((), **beside) if control else None
     return Study(folder, settings, facts, **{key: data.get(key) for key in names}, controls=controls, about=about)
 

@@ -41,7 +41,8 @@ def unrendered(figure: Any, path: Path, **_: Any) -> None:
 def made_up(model: Model, texts: Any, layers: int, **_: Any) -> Any:
     """In place of `ladder`."""
     found = ladder(layers, [1.8, 1.7, 1.6, 1.5], 0.4)
-    return SimpleNamespace(data=found["ladder"], baselines=found["baselines"], parts=found["parts"])
+    real = SimpleNamespace(x=np.zeros((layers + 1, len(texts), len(texts[0]), 1)))
+    return SimpleNamespace(data=found["ladder"], baselines=found["baselines"], parts=found["parts"], real=real)
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +248,7 @@ def test_bad_numbers(folders: dict[str, Path], tmp_path: Path, capsys: pytest.Ca
     home, out = str(folders["bert"]), ["--out", str(tmp_path / "out")]
     refused(capsys, ["model", home, "--layers", "9", *out], "has 3 layers")
     refused(capsys, ["model", home, "--layers", "0", *out], "layers must be")
+    refused(capsys, ["model", home, "--layers", "2.5", *out], 'unable to convert "2.5" into int')
     refused(capsys, ["model", home, "--limit", "0", *out], "limit must be")
     refused(capsys, ["model", home, "--head", "9", *out], "heads 0 to 3")
     refused(capsys, ["model", home, "--part", "middle", *out], "encoder")
@@ -303,6 +305,26 @@ def _die(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.slow
+def test_a_picture_cut_off_by_a_kill_leaves_nothing(
+    folders: dict[str, Path], ids_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(made: Any, report: Any) -> None:
+        (made.folder / "figures").mkdir()
+        (made.folder / "figures" / ".cosines-raw-98713a03.part.svg").write_text("<svg")
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    words = ["model", str(folders["bert"]), "--texts", str(ids_file), "--out", str(out)]
+    monkeypatch.setattr("metastable.models.run_study.save_figure", unrendered)
+    monkeypatch.setattr("metastable.models.run_study.film", lambda made, path: None)
+    monkeypatch.setattr("metastable.models.study_steps.ladder", made_up)
+    with monkeypatch.context() as patch:
+        patch.setattr("metastable.models.run_study._draw", killed)
+        assert main(words) == 130
+    assert main(words) == 0
+    assert not list((out / "figures").glob(".*"))
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_in_the_pass_over_texts(how: int, folders: dict[str, Path], tmp_path: Path) -> None:
     """Kill the command once it has left a state, and run it again: the numbers are those of an undisturbed run."""

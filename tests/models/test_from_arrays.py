@@ -54,7 +54,7 @@ def test_without_maps_there_are_similarities():
     found = from_arrays(STATES)
     assert found.heads is None
     assert found.sinks is None
-    assert found.notes == ("arrays shows no attention maps, so heads and sinks are left out.",)
+    assert found.notes == ("arrays does not show attention maps of every layer, so heads and sinks are left out.",)
     assert float(found.similarity["same_token_base"].max()) == 0.0  # every token counts as another
     same(found, from_arrays(STATES, MAPS), ("similarity",))
 

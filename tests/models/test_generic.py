@@ -172,8 +172,8 @@ def test_models_that_show_no_maps_or_change_their_tokens():
     found = probe(fnet, [IDS])
     assert found.heads is None
     assert found.similarity.sizes["layer"] == 4
-    assert found.notes == ("FNetModel shows no attention maps, so heads and sinks are left out.",)
-    with pytest.raises(InputError, match="shows no attention maps"):
+    assert found.notes == ("FNetModel does not show attention maps of every layer, so heads and sinks are left out.",)
+    with pytest.raises(InputError, match="does not show attention maps"):
         probe(fnet, [IDS], measure=("heads",))
     sizes = {"block_sizes": [1, 1], "n_head": 2, "d_model": 16, "d_head": 8, "d_inner": 24, "vocab_size": VOCABULARY}
     with pytest.raises(InputError, match="number of its tokens"):
@@ -200,3 +200,82 @@ def test_every_tensor_has_its_own_digits(folders, tmp_path):
         live.encoder.layer[2].output.dense.bias[3] += 1.0
     assert load(live).digest != before
     assert load(folders["bert"]).digest == load(folders["bert"]).digest == before
+
+
+def test_states_that_are_no_tokens(tmp_path):
+    import transformers as tf
+
+    config = tf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1])
+    tf.ResNetModel(config).save_pretrained(tmp_path / "resnet")
+    with pytest.raises(InputError, match=r"shows states of the shape \(8, \d+, \d+\), which are no tokens"):
+        probe(load(tmp_path / "resnet"), [np.zeros((3, 32, 32), dtype=np.float32)])
+
+
+def test_a_digest_widens_no_whole_table(models, monkeypatch):
+    from metastable.models.families import Tensors
+    from metastable.models.module_tensors import ModuleTensors
+    from metastable.models.parts import digest
+
+    tensors = ModuleTensors(models["bert"].stack)
+    for name in tensors:
+        shape, values = Tensors.spaced(tensors, name, 7)
+        np.testing.assert_array_equal(tensors.spaced(name, 7)[1], values)
+        assert tensors.spaced(name, 7)[0] == shape
+    before = digest(tensors)
+    monkeypatch.setattr(ModuleTensors, "rows", None)  # what makes a float64 copy of a tensor
+    assert digest(tensors) == before
+
+
+def test_a_length_below_zero_is_no_limit():
+    """XLNet states -1; a trial on no tokens at all would fail."""
+    import transformers as tf
+
+    from metastable.models.library import faced
+
+    model = faced(
+        "m", tf.XLNetModel(tf.XLNetConfig(vocab_size=50, d_model=16, n_layer=2, n_head=4, d_inner=24)), None, "encoder"
+    )
+    assert model.longest > 10_000
+    assert model.heads == 4
+
+
+def test_a_model_without_maps_says_so():
+    import transformers as tf
+
+    from metastable.models.library import faced
+
+    small = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 24}
+    model = faced("m", tf.FNetModel(tf.FNetConfig(**small, max_position_embeddings=64)).eval(), None, "encoder")
+    assert model.why_no_parts.startswith("A 'fnet' model does not show maps from token to token")
+    with pytest.raises(InputError, match="does not show maps"):
+        spectra(model)
+
+
+def test_a_model_of_text_and_pictures_reads_text():
+    import transformers as tf
+
+    from metastable.models.library import faced
+
+    text = WIDE | {"vocab_size": 50, "max_position_embeddings": 64, "num_key_value_heads": 2, "head_dim": 4}
+    text |= {"pad_token_id": 0, "model_type": "llama"}
+    seen_by = WIDE | {"image_size": 8, "patch_size": 4, "model_type": "clip_vision_model"}
+    config = tf.LlavaConfig(text_config=text, vision_config=seen_by, image_token_index=49)
+    model = faced("m", tf.LlavaModel(config).eval(), None, "encoder")
+    assert (model.vocabulary, model.longest) == (50, 64)
+    assert probe(model, [IDS]).similarity.sizes["layer"] == 4
+
+
+def test_sound_is_measured_from_python_only(tmp_path, capsys):
+    import transformers as tf
+
+    from metastable.cli import main
+
+    small = WIDE | {"conv_dim": (8, 8), "conv_stride": (5, 4), "conv_kernel": (10, 8), "vocab_size": 32}
+    small |= {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "num_feat_extract_layers": 2}
+    tf.Wav2Vec2Model(tf.Wav2Vec2Config(**small)).save_pretrained(tmp_path / "sound")
+    for more, says in (
+        ([], "reads no text; give arrays"),
+        (["--images", str(tmp_path)], "reads no pictures; give arrays"),
+    ):
+        assert main(["model", str(tmp_path / "sound"), "--out", str(tmp_path / "out"), *more]) == 2
+        assert says in capsys.readouterr().err

@@ -178,3 +178,43 @@ def test_frames_of_sound_are_tokens(kind):
     if kind == "whisper":
         with pytest.raises(InputError, match="use part='encoder'"):
             probe(load(module, part="decoder"), sounds)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    home = tmp_path / "pictures"
+    home.mkdir()
+    for k in range(2):
+        Image.fromarray(rng.integers(0, 255, (9, 9, 3), dtype=np.uint8)).save(home / f"{k}.png")
+    return home
+
+
+@pytest.mark.slow
+def test_the_command_measures_and_climbs_on_pictures(tmp_path, pictures, monkeypatch):
+    from metastable.cli import main
+    from metastable.models.study import read
+    from tests.models.tiny_models import LAYERS, build
+
+    monkeypatch.setattr("metastable.models.run_study._draw", lambda made, report: None)
+    build("vit").save_pretrained(tmp_path / "vit")
+    out = tmp_path / "out"
+    assert main(["model", str(tmp_path / "vit"), "--images", str(pictures), "--out", str(out)]) == 0
+    made = read(out)
+    assert made.similarity.sizes["layer"] == LAYERS + 1
+    assert made.ranks["tokens"].values.tolist() == [10, 10]  # nine patches and the class token
+    assert made.about["ladder"] | {"seconds": 0} == {"absent": "", "notes": [], "texts": 2, "tokens": 10, "seconds": 0}
+    assert float(made.ladder["exact_error"].max()) < 1e-5
+
+
+def test_pictures_for_a_model_of_text_are_refused(folders, tmp_path, pictures, capsys):
+    from metastable.cli import main
+
+    words = ["model", str(folders["bert"]), "--images", str(pictures), "--out", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "reads text, not pictures" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert main([*words, "--texts", "english"]) == 2
+    assert "give one of --texts and --images" in capsys.readouterr().err

@@ -227,7 +227,9 @@ def test_only_what_both_say_is_concluded():
     assert "removing hurts most for MLP, adding helps most for no one part" in close[0]
 
     nothing = conclusion(made_up({"MLP": 0.8, "biases": 0.001}, {"MLP": 0.0, "biases": 0.01}))
-    assert nothing[1].startswith("Removing and adding do not agree about: MLP, off by 0.80")
+    assert nothing[1].startswith(
+        "Nothing is concluded, for removing and adding do not both say so in both distances: MLP, off by 0.80"
+    )
     assert nothing[2].startswith("No effect either way: biases, off by 0.00 without it, 0.01 nearer with it")
 
 

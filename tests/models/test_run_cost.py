@@ -48,3 +48,25 @@ def test_the_estimate_changes_nothing(models):
     listed, streamed = (probe(models["albert"], given, layers=30) for given in (texts, iter(texts)))
     assert listed.similarity.identical(streamed.similarity)
     assert streamed.texts == 3
+
+
+@pytest.mark.parametrize(("name", "held"), [("bert", 1), ("mobilebert", 3)])
+def test_a_text_whose_maps_do_not_fit_is_refused(models, monkeypatch, name, held):
+    """One layer's maps at a time where layers are hooked, all of them where the library hands them out."""
+    import transformers as tf
+
+    from metastable.models.library import faced
+
+    small = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4}
+    small |= {"intermediate_size": 24, "intra_bottleneck_size": 16, "embedding_size": 16}
+    model = (
+        models["bert"]
+        if name == "bert"
+        else faced("m", tf.MobileBertModel(tf.MobileBertConfig(**small)).eval(), None, "encoder")
+    )
+    monkeypatch.setattr("metastable.models.run_cost._SMALL", 0.0)
+    need = 4.0 * (held + 3) * 4 * 6**2
+    monkeypatch.setattr("metastable.models.run_cost.free_memory", lambda: need)
+    model.watch([1] * 6, model.depth, lambda l, x: None, lambda l, A: None)
+    with pytest.raises(InputError, match="The attention maps of 7 tokens in .* of memory, and .* cut texts"):
+        model.watch([1] * 7, model.depth, lambda l, x: None, lambda l, A: None)

@@ -12,6 +12,7 @@ from metastable.errors import InputError
 from metastable.models.conclusions import findings, sentences
 from metastable.models.control_sentences import control_table
 from metastable.models.depth_film import film
+from metastable.models.html_parts import sayings
 from metastable.models.page import command, page
 from metastable.models.study import Settings, read
 from metastable.models.study_figures import every_picture, picture
@@ -69,6 +70,20 @@ def test_groups_are_announced_only_where_there_are_any(whole: Any, tmp_path: Pat
     assert "2 groups" in picture(whole, "correlation-0").axes[0].get_title()
 
 
+def test_the_map_shown_is_of_the_layer_spoken_of(tmp_path: Path) -> None:
+    study = made_study(tmp_path, grouped=False)
+    study.heads["silhouette"][1] = 0.2  # layer 1 comes nearest, though it has no groups
+    found = next(one for one in findings(study) if one.name == "heads")
+    assert found.sentences[0].startswith("Layer 1 comes nearest")
+    assert "correlation-1" in found.pictures
+    assert "correlation-1" in every_picture(study)
+
+
+def test_many_sentences_are_a_list() -> None:
+    assert sayings(["One.", "Two."]) == "<p>One. Two.</p>\n"
+    assert sayings([f"{k} < 9." for k in range(6)]).count("<li>") == 6
+
+
 def test_layers_and_heads_are_counted_from_0(whole: Any) -> None:
     headline, text = said(whole, "sinks")
     assert headline == f"The first token is a sink of 1 of {DEPTH * HEADS} heads."
@@ -111,7 +126,7 @@ def test_left_out_steps_say_why(bare: Any) -> None:
     assert "Its weights are not known here." in said(bare, "spectra")[1]
     assert said(bare, "ladder") == ("There is no ladder.", "For the same reason.")
     for name in ("heads", "sinks"):
-        assert "shows no attention maps" in said(bare, name)[0]
+        assert "does not show attention maps of every layer" in said(bare, name)[0]
     assert not {"groups", "sinks", "beta", "ladder-bars"} & set(every_picture(bare))
     assert key_numbers(bare)["good_triples"] is None
     assert "in many models the last of them comes after a final norm" in page(bare)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from metastable.cli.flags import JSON
+from metastable.cli.flags import JSON, whole
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.errors import InputError
@@ -24,7 +24,7 @@ def check(
     beta: Real = None,
     t: Real = None,
     resolution: Real = None,
-    seed: Annotated[int, Parameter(metavar="N", show_default=False)] = 0,
+    seed: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 0,
     json: JSON = False,
 ) -> int:
     """Put the theory to one triple (Q, K, V): which theorems apply, what they predict, what the tokens do.

@@ -1,7 +1,7 @@
 """Flags from settings: every field of a `config` table is a flag of the same name."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -13,6 +13,16 @@ _SPECIAL = {"tokens": "FILE", "out": "DIR", "save": "TIMES", "times": "TIMES", "
 _SPECIAL |= {"Q": "MATRIX", "K": "MATRIX", "V": "MATRIX", "until": "STOP"}
 
 _MAY_BE_NEGATIVE = ("Q", "K", "V", "save", "times", "view")  # lists such as -1,1 look like flags
+
+
+def whole(kind: Any, given: Sequence[Any]) -> int:
+    """The whole number of a flag; the parser alone would round 2.5 to 2."""
+    text = str(given[0].value)
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f'unable to convert "{text}" into int') from error
+
 
 JSON = Annotated[bool, Parameter(name="--json", negative="", show_default=False, group="Output")]
 

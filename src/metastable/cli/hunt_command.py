@@ -5,13 +5,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from metastable.cli.flags import JSON
+from metastable.cli.flags import JSON, whole
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.errors import InputError, unknown
 from metastable.progress import Progress, progress_bar
 
-Number = Annotated[int | None, Parameter(metavar="N", show_default=False)]
+Number = Annotated[int | None, Parameter(metavar="N", show_default=False, converter=whole)]
 Real = Annotated[float | None, Parameter(metavar="X", show_default=False)]
 Name = Annotated[str | None, Parameter(metavar="NAME", show_default=False)]
 _WHAT = ("codimension", "multi-head", "replay")
@@ -24,8 +24,8 @@ def hunt(
     *,
     instances: Number = None,
     minutes: Real = None,
-    n: Annotated[int, Parameter(metavar="N", show_default=False)] = 12,
-    d: Annotated[int, Parameter(metavar="N", show_default=False)] = 4,
+    n: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 12,
+    d: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 4,
     k: Number = None,
     heads: Number = None,
     scores: Name = None,
@@ -33,8 +33,8 @@ def hunt(
     gap: Annotated[float, Parameter(metavar="X", show_default=False)] = 0.1,
     floor: Annotated[float, Parameter(metavar="X", show_default=False)] = 0.2,
     exceptions: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    batch: Annotated[int, Parameter(metavar="N", show_default=False)] = 64,
-    seed: Annotated[int, Parameter(metavar="N", show_default=False)] = 0,
+    batch: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 64,
+    seed: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 0,
     out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
     json: JSON = False,
 ) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from metastable.cli.flags import JSON
+from metastable.cli.flags import JSON, whole
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.progress import progress_bar
@@ -13,7 +13,7 @@ from metastable.progress import progress_bar
 if TYPE_CHECKING:
     from metastable.models.study import Study
 
-Number = Annotated[int, Parameter(metavar="N")]
+Number = Annotated[int, Parameter(metavar="N", converter=whole)]
 Words = Annotated[str | None, Parameter(metavar="NAME", show_default=False)]
 
 
@@ -21,7 +21,7 @@ def model(
     name: Annotated[str, Parameter(help="A zoo name, a folder, a .gguf file, or a name on a model hub.")],
     /,
     *,
-    layers: Annotated[int | None, Parameter(metavar="N", show_default=False)] = None,
+    layers: Annotated[int | None, Parameter(metavar="N", show_default=False, converter=whole)] = None,
     texts: Words = None,
     limit: Number = 100,
     special: bool = True,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from metastable.cli.flags import JSON
+from metastable.cli.flags import JSON, whole
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer
 from metastable.errors import InputError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from metastable.experiments.reproducing import Reproduction
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
-Number = Annotated[int | None, Parameter(metavar="N", show_default=False)]
+Number = Annotated[int | None, Parameter(metavar="N", show_default=False, converter=whole)]
 
 
 def reproduce(

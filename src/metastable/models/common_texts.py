@@ -1,11 +1,13 @@
-"""Texts of one common length, so that they can be moved together as one batch."""
+"""Inputs of one common length, so that they can be moved together as one batch: texts, or pictures of one size."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from metastable.errors import InputError
-from metastable.models.model import Model
+from metastable.models.model import Given, Model
 from metastable.models.texts import default_corpus, texts
 from metastable.models.tokens import as_ids
 
@@ -13,14 +15,16 @@ TEXTS, TOKENS = 8, 48  # how many texts the ladder takes of a corpus, and how ma
 _READ = 64  # how many texts of a corpus are looked at
 
 
-Source: TypeAlias = str | Sequence[int] | Sequence[str | Sequence[int]]  # one text or several, as words or token ids
+Source: TypeAlias = Any  # one text or several, as words or token ids; one picture or several, as files or arrays
 
 
-def given(model: Model, source: Source | None, longest: int) -> list[list[int]]:
-    """Token ids (texts, n) of one text, of several, or (None) of the model's default corpus.
+def given(model: Model, source: Source | None, longest: int) -> list[Given]:
+    """Token ids (texts, n) of one text, of several, or (None) of the model's default corpus; or pictures of one size.
 
     Texts that are named are all taken, and cut to the shortest of them or to ``longest``; of a corpus, see `several`.
     """
+    if model.vocabulary is None:
+        return _pictures(model, source, longest)
     if source is None:
         if model.tokenizer is None:
             raise InputError(f"{model.name!r} came without a tokenizer; give texts of token ids.")
@@ -32,6 +36,36 @@ def given(model: Model, source: Source | None, longest: int) -> list[list[int]]:
     if not found or any(not ids for ids in found):
         raise InputError("There is no text to read: the text given is empty.")
     return _cut(found, min(longest, model.longest))
+
+
+def _pictures(model: Model, source: Source | None, longest: int) -> list[Given]:
+    """Inputs of a model that reads no tokens, all of one size."""
+    if source is None:
+        raise InputError(f"{model.name!r} reads no text; give pictures, as files or arrays.")
+    each = list(source) if isinstance(source, (list, tuple)) else [source]
+    found = [reading.given for one in each if (reading := model.read(one, longest)) is not None]
+    if not found:
+        raise InputError("There is nothing to read: no picture was given.")
+    sizes = {np.shape(one) for one in found}
+    if len(sizes) > 1:
+        raise InputError(f"The ladder moves its inputs together, so they must be of one size, not {sorted(sizes)}.")
+    return found
+
+
+def few(sample: Sequence[Given]) -> list[Given]:
+    """A few of the inputs that were read: texts of one length (`several`), anything else as it is.
+
+    Empty where no text has two tokens.
+
+    >>> few([[1, 2, 3], [4, 5]]), few([[1]])
+    ([[1, 2], [4, 5]], [])
+    """
+    if not all(isinstance(one, list) for one in sample):
+        return list(sample)
+    try:
+        return list(several(sample))
+    except InputError:
+        return []
 
 
 def several(found: Iterable[Sequence[int]], count: int = TEXTS, tokens: int = TOKENS) -> list[list[int]]:

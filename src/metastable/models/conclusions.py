@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from metastable.models import baselines, control_sentences, parts_alone
-from metastable.models.depth_axis import some_layers
 from metastable.models.phrases import after, listed, percent, two
 from metastable.models.study_numbers import SINK, at_states, key_numbers, states
 from metastable.models.study_record import Study
@@ -100,7 +99,9 @@ def _spike(study: Study) -> str:
 
 def _heads(study: Study, n: dict[str, Any]) -> Finding:
     if study.heads is None:
-        return Finding("heads", "This model shows no attention maps, so there are no heads to compare.", ())
+        return Finding(
+            "heads", "This model does not show attention maps of every layer, so there are no heads to compare.", ()
+        )
     layers = study.trained
     found = n["layers_with_groups"]
     numbers = f"silhouette {two(n['silhouette'])}, found again in other texts with ARI {two(n['stability'])}"
@@ -112,16 +113,29 @@ def _heads(study: Study, n: dict[str, Any]) -> Finding:
     else:
         headline = f"Heads form groups in none of the {layers} layers."
         where = f"Layer {n['grouped_layer']} comes nearest ({numbers})."
-    said = (where, *control_sentences.on_heads(study))
-    shown = f"correlation-{some_layers(0, len(study.heads.layer) - 1, layers - 1, 3)[-1]}"
-    if found:
-        shown = f"correlation-{n['grouped_layer']}"
-    return Finding("heads", headline, said, ("groups", shown), str(study.heads.attrs["rule"]))
+    said = (where, *control_sentences.on_heads(study), *_ranks(n))
+    return Finding(
+        "heads", headline, said, ("groups", f"correlation-{n['grouped_layer']}"), str(study.heads.attrs["rule"])
+    )
+
+
+def _ranks(n: dict[str, Any]) -> list[str]:
+    """How low the rank of the attention maps is, beside what evenly spread attention has."""
+    if n["effective_rank"] is None:
+        return []
+    low, middle, high = n["effective_rank"]
+    return [
+        f"On {n['rank_texts']} input{'s' if n['rank_texts'] != 1 else ''} of {n['rank_tokens']} tokens the effective "
+        f"rank of the attention maps is {middle:.1f} in the median head and {low:.1f} to {high:.1f} over all, where "
+        f"evenly spread attention has {n['even_rank']:.1f}."
+    ]
 
 
 def _sinks(study: Study, n: dict[str, Any]) -> Finding:
     if study.sinks is None:
-        return Finding("sinks", "This model shows no attention maps, so there are no sinks to see.", ())
+        return Finding(
+            "sinks", "This model does not show attention maps of every layer, so there are no sinks to see.", ()
+        )
     total = study.trained * study.sinks.sizes["head"]
     if n["sink_heads"]:
         headline = f"The first token is a sink of {n['sink_heads']} of {total} heads."

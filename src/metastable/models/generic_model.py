@@ -12,11 +12,12 @@ from metastable.errors import InputError
 from metastable.models import lens_weights
 from metastable.models.attention_masks import mask_of
 from metastable.models.families import Family
-from metastable.models.images import sides
+from metastable.models.images import picture_size
 from metastable.models.model import Given, See, check_layers
 from metastable.models.module_model import ModuleModel, shown
 from metastable.models.parts import Parts
 from metastable.models.precision import doubled
+from metastable.models.run_cost import check_maps
 
 _TRIAL = 8  # tokens of the text that a model of unknown structure is tried on
 _WIDE = 512  # windows up to here are found by the trial, wider ones are taken from the configuration
@@ -49,6 +50,11 @@ class GenericModel(ModuleModel):
         """Why the weights are not known by their meaning."""
         if isinstance(self._lens, Family):
             return ""
+        if not self.heads:
+            return (
+                f"A {self.kind!r} model does not show maps from token to token in every layer, so spectra and the "
+                "ladder are left out."
+            )
         if self.refused:
             return f"{self.refused.removesuffix('.')}, so spectra and the ladder are left out."
         return (
@@ -77,6 +83,8 @@ class GenericModel(ModuleModel):
     @cached_property
     def _lens(self) -> Family | str:
         """What TransformerLens knows of the model, or why it is not used, to be put into a sentence."""
+        if not self.heads:
+            return ""
         if not lens_weights.available():
             return " (the extra 'lens' knows more)"
         try:
@@ -102,8 +110,9 @@ class GenericModel(ModuleModel):
     @cached_property
     def longest(self) -> int:
         """The most tokens the model can take, as far as it says so."""
-        config = self.stack.config
-        stated = next((getattr(config, name) for name in _LENGTHS if getattr(config, name, None)), _UNLIMITED)
+        configs = (self.stack.config, self.stack.config.get_text_config())  # the second of a model of text and pictures
+        named: Any = [getattr(config, name, None) for config in configs for name in _LENGTHS]
+        stated = next((size for size in named if isinstance(size, int) and size > 0), _UNLIMITED)  # XLNet says -1
         for name, module in self.stack.named_modules():  # positions counted from the padding index cost some places
             if "position" in name and hasattr(module, "weight") and getattr(module, "padding_idx", None) is not None:
                 stated = min(stated, len(module.weight) - module.padding_idx - 1)
@@ -126,6 +135,8 @@ class GenericModel(ModuleModel):
     def watch(self, given: Given, layers: int, states: See, attention: See) -> None:
         """Run one text and show every state and map: see ``Model``."""
         check_layers(self, layers)
+        if self.reads == "tokens":
+            check_maps(self.name, self.heads, len(given), self.depth)
         found, maps = self.outputs(given)
         for layer, x in enumerate(found[: layers + 1]):
             if layer and maps:
@@ -148,7 +159,7 @@ class GenericModel(ModuleModel):
             n = min(max([_TRIAL, *(2 * width + 2 for width in widths)]), self.longest)
             return [(1 + i) % (self.vocabulary or 1) for i in range(n)]
         if self.images is not None:
-            return np.zeros((int(getattr(config, "num_channels", 3)), *sides(config.image_size)), dtype=np.float32)
+            return np.zeros((int(getattr(config, "num_channels", 3)), *picture_size(config)), dtype=np.float32)
         bins = getattr(config, "num_mel_bins", None)
         if bins is None:
             return np.zeros(16000, dtype=np.float32)  # a second of sound
@@ -164,7 +175,10 @@ class GenericModel(ModuleModel):
             raise
         except Exception as error:  # the library's models fail in as many ways as there are models
             reason = (str(error).strip().splitlines() or [""])[0][:160]
-            raise InputError(f"{self.name!r} cannot be run on this text ({type(error).__name__}: {reason}).") from error
+            what = "text" if self.reads == "tokens" else "input"
+            raise InputError(
+                f"{self.name!r} cannot be run on this {what} ({type(error).__name__}: {reason})."
+            ) from error
         prefix = "decoder_" if self.crossed else ""
         states, maps = (out.get(prefix + name) for name in ("hidden_states", "attentions"))
         return self._checked(states or (), [A for A in maps or () if A is not None])
@@ -173,7 +187,12 @@ class GenericModel(ModuleModel):
         if not states:
             raise InputError(f"{self.name!r} shows no hidden states, so there is nothing to measure.")
         shape = states[0].shape
-        if any(x.shape != shape for x in states) or len(shape) != 3:
+        if any(x.ndim != 3 for x in states):
+            raise InputError(
+                f"{self.name!r} shows states of the shape {tuple(next(x for x in states if x.ndim != 3).shape[1:])}, "
+                "which are no tokens by coordinates, so there is nothing to compare."
+            )
+        if any(x.shape != shape for x in states):
             raise InputError(
                 f"{self.name!r} changes the number of its tokens or their width from layer to layer "
                 f"({', '.join(sorted({str(tuple(x.shape[1:])) for x in states}))}), so layers cannot be compared."

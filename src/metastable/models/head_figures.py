@@ -71,6 +71,13 @@ def plain_word(word: Any) -> str:
     return text if len(text) <= 12 else text[:11] + "…"
 
 
+def rank_map(study: Study) -> Figure:
+    """Effective rank of the attention maps by layer and head."""
+    assert study.ranks is not None, "this study has no ranks"
+    found = study.ranks["effective_rank"].mean("text").values  # (layers, heads)
+    return layer_head_map(found, "effective rank of the attention map")
+
+
 def sink_map(study: Study) -> Figure:
     """Attention on the first token by layer and head."""
     mass = maps(study)[1]["mass"].sel(kind="first").values  # (layers, heads)

@@ -20,6 +20,8 @@ _STYLE = """
 td, th { padding-right: 1.1rem; }
 ol.findings { max-width: 52rem; padding-left: 1.4rem; }
 ol.findings li { margin: .45rem 0; }
+ul.said { max-width: 47rem; padding-left: 1.2rem; }
+ul.said li { margin: .35rem 0; }
 h2 .number { color: var(--soft); font-weight: 400; margin-right: .4rem; }
 figcaption code { font-size: .8em; white-space: nowrap; }
 .figures figure { flex: 0 1 auto; }
@@ -61,6 +63,16 @@ def paragraphs(sentences: Sequence[str]) -> str:
     """Sentences as one paragraph."""
     text = unbroken(escaped(" ".join(sentence for sentence in sentences if sentence)))
     return f"<p>{text}</p>\n" if text else ""
+
+
+_READABLE = 5  # sentences that one paragraph may have; more are a list
+
+
+def sayings(sentences: Sequence[str]) -> str:
+    """Sentences as one paragraph, or one below the other where they are too many for that."""
+    if len(sentences) <= _READABLE:
+        return paragraphs(sentences)
+    return '<ul class="said">' + "".join(f"<li>{unbroken(escaped(one))}</li>" for one in sentences) + "</ul>\n"
 
 
 def rule(text: str) -> str:

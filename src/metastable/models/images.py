@@ -68,7 +68,7 @@ def from_processor(processor: Any) -> Images:
 
 def plain(config: Any) -> Images:
     """Pictures for a model that came without a processor: shorter side to the model's size, centre cut out, [-1, 1]."""
-    height, width = sides(config.image_size)
+    height, width = picture_size(config)
 
     def pixels(picture: "Image") -> np.ndarray:
         scale = max(width / picture.width, height / picture.height)
@@ -93,18 +93,28 @@ def sides(size: Any) -> tuple[int, int]:
     return (int(size), int(size)) if np.ndim(size) == 0 else (int(size[0]), int(size[1]))
 
 
+def picture_size(config: Any) -> tuple[int, int]:
+    """Height and width of the pictures that a model takes; 224 where its configuration does not say."""
+    return sides(getattr(config, "image_size", None) or 224)
+
+
 def patches(config: Any, pixels: np.ndarray) -> tuple[int, int]:
-    """Rows and columns of patches that a picture (channels, height, width) is cut into."""
-    high, wide = sides(config.patch_size)
+    """Rows and columns of patches that a picture (channels, height, width) is cut into; 0 where that is not stated."""
+    stated = getattr(config, "patch_size", None)
+    if stated is None:
+        return 0, 0
+    high, wide = sides(stated)
     return pixels.shape[1] // high, pixels.shape[2] // wide
 
 
 def names(rows: int, columns: int, n: int) -> list[str]:
-    """Names of n tokens: those before the patches, then the patches by row and column.
+    """Names of n tokens: those before the patches, then the patches by row and column; numbers for other tokens.
 
-    >>> names(1, 2, 4)
-    ['[CLS]', '[+1]', '0,0', '0,1']
+    >>> names(1, 2, 4), names(0, 0, 2)
+    (['[CLS]', '[+1]', '0,0', '0,1'], ['0', '1'])
     """
+    if not 0 < rows * columns <= n:
+        return [str(i) for i in range(n)]
     first = max(n - rows * columns, 0)
     places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
     return ["[CLS]" if i == 0 else f"[+{i}]" for i in range(first)] + places[: n - first]

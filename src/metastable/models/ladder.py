@@ -20,7 +20,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.models.baselines import baselines
 from metastable.models.common_texts import Source, given
 from metastable.models.load import load
-from metastable.models.model import Model, check_layers
+from metastable.models.model import Given, Model, check_layers
 from metastable.models.moving_systems import climb
 from metastable.models.parts_alone import all_systems, compared_systems, parts_dataset
 from metastable.models.rungs import RUNGS, check_climbable, check_rungs, rung
@@ -58,7 +58,7 @@ class Ladder:
     """
 
     model: Model
-    texts: list[list[int]] = field(repr=False)
+    texts: list[Given] = field(repr=False)
     real: Trajectory = field(repr=False)
     runs: tuple["Trajectory", ...] = field(repr=False)
     data: "xarray.Dataset" = field(repr=False)
@@ -86,7 +86,7 @@ def ladder(
         What ``metastable.models.load`` takes, or what it returned.
     texts : str, sequence of token ids, or a sequence of either, optional
         One text or several, which are cut to the length of the shortest; when left out, some of the model's default
-        corpus.
+        corpus. A vision model takes pictures of one size, as files or arrays.
     layers : int, optional
         How many layers; the trained depth when left out, more for a weight-shared model.
     rungs : sequence of int
@@ -137,7 +137,7 @@ def ladder(
     return Ladder(
         model,
         ids,
-        Trajectory(times, real, None, provenance={**made, "ids": ids}),
+        Trajectory(times, real, None, provenance=made | ({"ids": ids} if model.vocabulary is not None else {})),
         tuple(runs),
         _dataset(model, seen, list(rungs), lengths, head),
         baselines(np.stack(seen.cosines), threshold),
@@ -145,14 +145,14 @@ def ladder(
     )
 
 
-def _states(model: Model, ids: Sequence[int], depth: int) -> np.ndarray:
+def _states(model: Model, ids: Given, depth: int) -> np.ndarray:
     """The model's tokens (depth + 1, n, d) in its own precision."""
     found: list[np.ndarray] = []
     model.watch(ids, depth, lambda layer, x: found.append(x.copy()), lambda layer, A: None)
     return np.stack(found)
 
 
-def _doubled_states(model: Model, ids: Sequence[int], depth: int) -> np.ndarray:
+def _doubled_states(model: Model, ids: Given, depth: int) -> np.ndarray:
     """The same in float64, (depth + 1, 1, n, d)."""
     with model.doubled():
         return _states(model, ids, depth)[:, None]

@@ -57,7 +57,8 @@ class ModuleModel(Model):
     @property
     def vocabulary(self) -> int | None:
         """The number of token ids; None for a model that reads no tokens."""
-        size = getattr(self.stack.config, "vocab_size", None)
+        config = self.stack.config
+        size = getattr(config, "vocab_size", None) or getattr(config.get_text_config(), "vocab_size", None)
         return None if size is None or self.reads != "tokens" else int(size)
 
     @property
@@ -83,7 +84,8 @@ class ModuleModel(Model):
         """The ids of the n tokens, and which are special: of a picture, those that are no patches."""
         if self.reads == "tokens":
             return super().tokens(given, n)
-        first = n - int(np.prod(patches(self.stack.config, given))) if self.images else 0
+        known = int(np.prod(patches(self.stack.config, given))) if self.images else 0
+        first = n - known if 0 < known <= n else 0
         return np.arange(n), np.arange(n) < first
 
     def words(self, given: Given, n: int) -> list[str]:

@@ -36,14 +36,19 @@ class ModuleTensors(Tensors):
 
     def rows(self, name: str, rows: slice) -> np.ndarray:
         """Some rows of a tensor, the only ones that are widened."""
-        import torch
+        value = self._value(name)
+        return _widened(value[rows] if np.ndim(value) else value)
 
+    def spaced(self, name: str, most: int) -> tuple[tuple[int, ...], np.ndarray]:
+        """The shape of a tensor and about ``most`` evenly spaced numbers, the only ones that are widened."""
+        value = self._value(name)
+        if not np.ndim(value):
+            return (), _widened(value).ravel()
+        return tuple(value.shape), _widened(value.detach().reshape(-1)[:: max(1, value.numel() // most)])
+
+    def _value(self, name: str) -> Any:
         owner, key = self._places[name]
-        value = getattr(owner, key)
-        if not isinstance(value, torch.Tensor):
-            return np.asarray(float(value))
-        chosen = value[rows] if value.ndim else value
-        return np.array(chosen.detach().to(torch.float64).cpu().numpy())
+        return getattr(owner, key)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
@@ -53,3 +58,12 @@ class ModuleTensors(Tensors):
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
+
+
+def _widened(value: Any) -> np.ndarray:
+    """A float64 copy of a tensor or of a plain number."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return np.asarray(float(value))
+    return np.asarray(value.detach().to(torch.float64, copy=True).cpu().numpy())

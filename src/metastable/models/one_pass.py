@@ -29,8 +29,12 @@ def measures_of(model: Model, measure: Sequence[str] | None) -> tuple[tuple[str,
     if model.heads or wanted == ["similarity"]:
         return tuple(key for key in MEASURES if key in wanted), ()
     if measure is not None:
-        raise InputError(f"{model.name!r} shows no attention maps, so only measure='similarity' is possible.")
-    return ("similarity",), (f"{model.name} shows no attention maps, so heads and sinks are left out.",)
+        raise InputError(
+            f"{model.name!r} does not show attention maps of every layer, so only measure='similarity' is possible."
+        )
+    return ("similarity",), (
+        f"{model.name} does not show attention maps of every layer, so heads and sinks are left out.",
+    )
 
 
 @dataclass(frozen=True)

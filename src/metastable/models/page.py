@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from metastable.models import control_sentences, study_tables
 from metastable.models.conclusions import Finding, findings, timing
 from metastable.models.depth_axis import COUNTING
-from metastable.models.html_parts import details, figures, film, page_frame, paragraphs, rule, table, unbroken
+from metastable.models.html_parts import details, figures, film, page_frame, paragraphs, rule, sayings, table, unbroken
 from metastable.models.layer_similarity import CAUTION
 from metastable.models.study_figures import every_picture
 from metastable.models.study_record import Study
@@ -107,7 +107,7 @@ def _finding(study: Study, number: int, found: Finding, media: Media) -> str:
     shown = {name: known[name].caption for name in found.pictures if name in known}
     head = f'<h2 id="{found.name}"><span class="number">{number}</span>{unbroken(escaped(found.headline))}</h2>\n'
     play = film(study.folder / "figures" / FILM, _FILM_CAPTION, media) if found.name == "similarity" else ""
-    text = paragraphs(found.sentences) + rule(found.rule)
+    text = sayings(found.sentences) + rule(found.rule)
     beside = ""
     if found.name == "similarity" and control_sentences.names(study):
         beside = table(*control_sentences.control_table(study))
@@ -157,7 +157,7 @@ def _section_of(picture: str) -> str:
     """Where a picture belongs."""
     first = picture.split("-")[0]
     names = {
-        "heads": ("groups", "correlation", "activation"),
+        "heads": ("groups", "correlation", "ranks", "activation"),
         "sinks": ("sinks", "sink"),
         "spectra": ("leading", "beta", "qk", "ov", "value_block"),
         "ladder": ("ladder", "parts"),

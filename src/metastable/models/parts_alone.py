@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metastable.models.model import Model
+from metastable.models.model import Given, Model
 from metastable.models.moving_systems import Switches, System
 from metastable.models.token_distances import DISTANCES, RULE, distances, over_layers, over_texts, told_apart
 
@@ -52,7 +52,7 @@ _EMBEDDED = ("network - positions", "bare - positions", "rung 0")  # where posit
 
 
 def all_systems(
-    model: Model, ids: Sequence[Sequence[int]], start: np.ndarray, head: int, rungs: Sequence[int], parts: bool
+    model: Model, ids: Sequence[Given], start: np.ndarray, head: int, rungs: Sequence[int], parts: bool
 ) -> dict[str, System]:
     """The rungs, and what is needed to see each part alone, from embedded tokens (texts, n, d)."""
     every = np.ones(model.heads)
@@ -190,7 +190,7 @@ def conclusion(parts: "xarray.Dataset") -> list[str]:
     groups: dict[str, list[str]] = {
         "Needed both ways, in both distances": [],
         "The network needs these, but given to the bare system alone they lead away from it": [],
-        "Removing and adding do not agree about": [],
+        "Nothing is concluded, for removing and adding do not both say so in both distances": [],
         "No effect either way": [],
     }
     kinds = dict(zip([(1, 1), (1, -1), None, (0, 0)], groups))

@@ -11,6 +11,8 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.array_model import ArrayModel
+from metastable.models.attention_ranks import attention_ranks
+from metastable.models.common_texts import few
 from metastable.models.controls import Controls, chosen, measure_controls, seeds_of
 from metastable.models.load import load
 from metastable.models.model import Given, Model, check_layers
@@ -32,8 +34,8 @@ class Probe:
     methods of ``metastable.models.layer_similarity.Similarity``, ``heads.Heads`` and
     ``attention_sinks.Sinks`` for their variables. ``controls`` holds the same of the controls, None without any.
     The first text is also at hand as a ``Trajectory`` whose time is the layer: ``x``, ``t``, ``attention`` and
-    ``observe`` are those of ``trajectory``, which is computed when first used. ``sample`` holds the
-    token ids with which the first texts begin.
+    ``observe`` are those of ``trajectory``, and ``ranks`` says how low the rank of the attention maps is; both are
+    computed when first used. ``sample`` holds the inputs of which ranks and the ladder are taken.
     """
 
     model: Model
@@ -43,7 +45,7 @@ class Probe:
     notes: tuple[str, ...]
     seconds: dict[str, float]
     first: Given = field(repr=False)
-    sample: tuple[tuple[int, ...], ...] = field(repr=False)
+    sample: tuple[Given, ...] = field(repr=False)
     similarity: "xarray.Dataset | None" = field(default=None, repr=False)
     heads: "xarray.Dataset | None" = field(default=None, repr=False)
     sinks: "xarray.Dataset | None" = field(default=None, repr=False)
@@ -53,6 +55,12 @@ class Probe:
     def trajectory(self) -> Trajectory:
         """The first text's tokens through the layers."""
         return trajectory(self.model, self.first, self.layers, longest=self.model.longest)
+
+    @cached_property
+    def ranks(self) -> "xarray.Dataset | None":
+        """Ranks of the attention maps of a few inputs (``metastable.models.attention_ranks``), None without maps."""
+        given = few(self.sample) if self.model.heads else []
+        return attention_ranks(self.model, given, self.layers) if given else None
 
     @property
     def t(self) -> np.ndarray:
@@ -129,7 +137,9 @@ def probe(
     True
     """
     model = name if isinstance(name, Model) else load(name, tokenizer=tokenizer)
-    texts = _own_texts(model) if texts is None else texts
+    if texts is None and not isinstance(model, ArrayModel):
+        raise InputError(f"What is {model.name!r} to read? Give texts, token ids, pictures or arrays.")
+    texts = model.runs if texts is None and isinstance(model, ArrayModel) else texts
     depth = _depth(model, layers)
     limit = min(_whole("longest", longest), model.longest)
     wanted, left_out = measures_of(model, measure)
@@ -163,17 +173,8 @@ def probe(
         )
     notes = (*model.notes, *left_out, *tally.notes(limit), *(controls.notes if controls else ()))
     first = tuple(tally.first) if isinstance(tally.first, list) else tally.first
-    sample = tuple(map(tuple, tally.sample))
-    return Probe(
-        model, depth, tally.texts, tally.tokens, notes, tally.seconds, first, sample, **found, controls=controls
-    )
-
-
-def _own_texts(model: Model) -> Any:
-    """The texts of states that were given."""
-    if isinstance(model, ArrayModel):
-        return model.runs
-    raise InputError(f"What is {model.name!r} to read? Give texts, token ids, pictures or arrays.")
+    seconds, sample = tally.seconds, tuple(tally.sample)
+    return Probe(model, depth, tally.texts, tally.tokens, notes, seconds, first, sample, **found, controls=controls)
 
 
 def _peeked(texts: Iterable[Any]) -> tuple[Iterable[Any], Any]:

@@ -10,6 +10,7 @@ from metastable.models.model import Given, Model
 from metastable.models.stream import Reducer, show
 
 _DEEP = 8  # times the trained depth, from which the time is measured first
+_SMALL = 1e9  # bytes that are always there
 _LONG = 600.0  # seconds, from which a run is announced
 _DAY = 86400.0
 
@@ -19,6 +20,18 @@ def check_memory(what: str, size: float, remedy: str) -> None:
     free = free_memory()
     if size > free:
         raise InputError(f"{what} would take about {_bytes(size)} of memory, and {_bytes(free)} are free; {remedy}.")
+
+
+def check_maps(name: str, heads: int, tokens: int, layers: int) -> None:
+    """Refuse a text whose attention maps do not fit: those of ``layers`` layers, and three copies in the one at work.
+
+    >>> check_maps("m", 8, 10**6, 1)
+    Traceback (most recent call last):
+    metastable.errors.InputError: The attention maps of 1000000 tokens in 'm' would take about 128000.0 GB of ...
+    """
+    size = 4.0 * (layers + 3) * heads * float(tokens) ** 2
+    if size > _SMALL:
+        check_memory(f"The attention maps of {tokens} tokens in {name!r}", size, "cut texts (longest)")
 
 
 def check_cost(

@@ -10,7 +10,7 @@ from metastable.models.study_figures import every_picture
 from metastable.models.study_settings import Settings, check_settings
 from metastable.plots import save_figure
 from metastable.progress import Progress, Report, silent
-from metastable.store.files import disk_errors, write_whole
+from metastable.store.files import PART, disk_errors, remove, write_whole
 from metastable.store.folder import check, finish
 
 REPORT = "report.html"
@@ -64,6 +64,8 @@ def publish(made: Study) -> Path:
 def _draw(made: Study, report: Report) -> None:
     """Every picture that is not there yet, and the film."""
     pictures, home = every_picture(made), made.folder / "figures"
+    for leftover in home.glob(f".*{PART}.*"):  # of a session that was killed while it drew
+        remove(leftover)
     for k, (name, picture) in enumerate(pictures.items()):
         report(Progress("pictures", k / len(pictures), name))
         if not (home / f"{name}.svg").exists():

@@ -21,6 +21,7 @@ from metastable.store.files import read_arrays, write_arrays
 Progress = Callable[[int, int | None], None]
 _SAVE_EVERY = 10.0  # seconds between state files
 SAMPLE_TEXTS, SAMPLE_TOKENS = 64, 128  # what is remembered of the texts, for what is done on a few of them
+SAMPLE_OTHERS = 4  # and of pictures, features and given states, which have hundreds of tokens
 
 
 class Text(NamedTuple):
@@ -62,7 +63,7 @@ class Tally:
     empty: int = 0
     single: int = 0
     first: Given = None
-    sample: list[list[int]] = field(default_factory=list)  # the beginnings of the first texts of tokens
+    sample: list[Given] = field(default_factory=list)  # beginnings of the first texts, or the first other inputs
     digest: str = ""
     seconds: dict[str, float] = field(default_factory=lambda: {"network": 0.0, "reduction": 0.0})
 
@@ -129,8 +130,9 @@ def _read(model: Model, texts: Iterable[Any], longest: int, tally: Tally) -> Ite
             continue
         given = reading.given
         tally.first = given if tally.texts == 0 else tally.first
-        if len(tally.sample) < SAMPLE_TEXTS and isinstance(given, list):
-            tally.sample.append(list(given[:SAMPLE_TOKENS]))
+        words = isinstance(given, list)
+        if len(tally.sample) < (SAMPLE_TEXTS if words else SAMPLE_OTHERS):
+            tally.sample.append(given[:SAMPLE_TOKENS] if words else given)
         tally.texts, tally.cut = tally.texts + 1, tally.cut + reading.cut
         told = given.tobytes() if isinstance(given, np.ndarray) else str(given).encode()
         tally.digest = hashlib.sha256(tally.digest.encode() + b" " + told).hexdigest()

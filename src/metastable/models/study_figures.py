@@ -10,6 +10,7 @@ from metastable.models import head_figures, ladder_figures, similarity_figures, 
 from metastable.models.curves import group_curves, similarity_curves, sink_curves, sources
 from metastable.models.depth_axis import some_layers
 from metastable.models.depth_film import still
+from metastable.models.study_numbers import grouped_layer
 from metastable.models.study_record import Study
 
 
@@ -85,13 +86,15 @@ def _heads(study: Study) -> dict[str, Picture]:
         )
     }
     layers = set(some_layers(0, len(study.heads.layer) - 1, study.model["depth"] - 1, 3))
-    clear = study.heads["silhouette"].where(study.heads["has_groups"].astype(bool)).isel(layer=slice(0, study.trained))
-    if clear.notnull().any():
-        layers.add(int(clear.argmax("layer")))
+    layers.add(grouped_layer(study))
     for layer in sorted(layers):
         found[f"correlation-{layer}"] = Picture(
             lambda k=layer: head_figures.correlations(study, k),  # type: ignore[misc]
             f"Correlation of the heads' attention maps in layer {layer}; lines part groups, where there are any.",
+        )
+    if study.ranks is not None:
+        found["ranks"] = Picture(
+            lambda: head_figures.rank_map(study), "Effective rank of the attention maps, mean over a few texts."
         )
     for layer in sorted(layers):
         found[f"activation-{layer}"] = Picture(

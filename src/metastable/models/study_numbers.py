@@ -36,7 +36,7 @@ def key_numbers(study: Study) -> dict[str, Any]:
     for name in ("mean_cosine", "largest_cluster", "mixed_clusters", "mixed_share"):
         found[name] = at_states(study, name, "raw")[last]
         found[f"{name}_centred"] = at_states(study, name, "centred")[last]
-    return found | _heads(study) | _sinks(study) | _spectra(study) | _ladder(study)
+    return found | _heads(study) | _ranks(study) | _sinks(study) | _spectra(study) | _ladder(study)
 
 
 def _last(study: Study) -> "xarray.Dataset":
@@ -60,8 +60,7 @@ def _heads(study: Study) -> dict[str, Any]:
     if study.heads is None:
         return dict.fromkeys(empty)
     within = study.heads.isel(layer=slice(0, study.trained))
-    has, clear = within["has_groups"].values.astype(bool), within["silhouette"].values
-    layer = int(np.argmax(np.where(has if has.any() else True, np.nan_to_num(clear, nan=-2.0), -2.0)))
+    has, layer = within["has_groups"].values.astype(bool), grouped_layer(study)
     at = within.isel(layer=layer)
     return {
         "groups": int(at["groups"]) if has.any() else None,
@@ -70,6 +69,24 @@ def _heads(study: Study) -> dict[str, Any]:
         "layers_with_groups": int(has.sum()),
         "grouped_layer": layer,
     }
+
+
+def grouped_layer(study: Study) -> int:
+    """The trained layer whose heads form the clearest groups, or come nearest to it where none do."""
+    assert study.heads is not None
+    within = study.heads.isel(layer=slice(0, study.trained))
+    has, clear = within["has_groups"].values.astype(bool), within["silhouette"].values
+    return int(np.argmax(np.where(has if has.any() else True, np.nan_to_num(clear, nan=-2.0), -2.0)))
+
+
+def _ranks(study: Study) -> dict[str, Any]:
+    names = ("effective_rank", "even_rank", "rank_tokens", "rank_texts")
+    if study.ranks is None:
+        return dict.fromkeys(names)
+    within = study.ranks.isel(layer=slice(0, study.trained))
+    low, middle, high = np.quantile(within["effective_rank"].mean("text").values, [0.0, 0.5, 1.0])
+    tokens, even = (float(within[name].mean()) for name in ("tokens", "even"))
+    return dict(zip(names, ([float(low), float(middle), float(high)], even, round(tokens), within.sizes["text"])))
 
 
 def _sinks(study: Study) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A study of one model: everything measured, as it is on disk.
 
     state*.npz        checkpoints of an unfinished pass over the texts, one for the model and one for each control
-    similarity.zarr, heads.zarr, sinks.zarr, cloud.zarr, controls_*.zarr, then probe.json      passes over the texts
+    similarity.zarr, heads.zarr, sinks.zarr, controls_*.zarr, cloud.zarr, ranks.zarr, then probe.json      the texts
     spectra.zarr, then spectra.json                                 read from the weights
     ladder.zarr, baselines.zarr, parts.zarr, then ladder.json       the model rebuilt as particles, on some texts
     figures/, report.html                                           made from the above, and from nothing else
@@ -34,9 +34,9 @@ MEASURED = ("similarity", "heads", "sinks")  # of the model, and of each control
 class Study:
     """A finished study: datasets by the names of their files, and what JSON holds of them.
 
-    ``heads`` and ``sinks`` are None for a model that shows no attention maps, ``spectra`` where its weights are not
-    known by their meaning, ``ladder``, ``baselines`` and ``parts`` where it cannot be climbed: ``absent`` says why.
-    ``controls`` is None where none was requested.
+    ``heads``, ``sinks`` and ``ranks`` are None for a model that shows no attention maps, ``spectra`` where its weights
+    are not known by their meaning, ``ladder``, ``baselines`` and ``parts`` where it cannot be climbed: ``absent`` says
+    why. ``controls`` is None where none was requested.
     """
 
     folder: Path
@@ -46,6 +46,7 @@ class Study:
     heads: "xarray.Dataset | None"
     sinks: "xarray.Dataset | None"
     cloud: "xarray.Dataset"
+    ranks: "xarray.Dataset | None"
     controls: Controls | None
     spectra: "xarray.Dataset | None"
     ladder: "xarray.Dataset | None"
@@ -98,7 +99,8 @@ def read(folder: str | os.PathLike[str]) -> Study:
         about = {step: read_json(home / f"{step}.json") for step in STEPS}
         given = head["settings"]
         settings = Settings(**{**given, "control": tuple(given.get("control", ()))})
-        whole = {name: _there(home, name) for name in (*MEASURED, "cloud", "spectra", "ladder", "baselines", "parts")}
+        names = (*MEASURED, "cloud", "ranks", "spectra", "ladder", "baselines", "parts")
+        whole = {name: _there(home, name) for name in names}
         if whole["similarity"] is None or whole["cloud"] is None:
             raise ValueError("similarity.zarr or cloud.zarr is missing")
         beside = {name: _there(home, f"controls_{name}") for name in MEASURED}

@@ -38,6 +38,8 @@ def check_settings(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and value < 1:
             raise InputError(f"{name.replace('_', '-')} must be a whole number >= 1, not {value}.")
+    if settings.images is not None and settings.texts is not None:
+        raise InputError("A model reads either texts or pictures; give one of --texts and --images.")
     if settings.head < 0:
         raise InputError(f"head must be a whole number >= 0, not {settings.head}.")
     chosen(settings.control)
@@ -61,11 +63,16 @@ def corpus(settings: Settings, model: Model) -> str:
 def source(settings: Settings, model: Model) -> tuple[Iterable[Any], list[str]]:
     """The texts or pictures, and what a reader should know about them."""
     if settings.images is not None:
+        if model.vocabulary is not None:
+            raise InputError(
+                f"{model.name!r} reads text, not pictures: leave --images out, or choose --part vision of a CLIP."
+            )
+        if not _reads_pictures(model):
+            raise InputError(f"{model.name!r} reads no pictures; {_FEATURES}.")
         return image_files(settings.images, settings.limit), []
     if model.vocabulary is None:
-        raise InputError(
-            f"{model.name!r} reads no text; give a folder of pictures with --images, or arrays from Python."
-        )
+        remedy = "give a folder of pictures with --images" if _reads_pictures(model) else _FEATURES
+        raise InputError(f"{model.name!r} reads no text; {remedy}.")
     if model.tokenizer is not None:
         return texts(corpus(settings, model), settings.limit), []
     if settings.texts is not None:
@@ -75,6 +82,13 @@ def source(settings: Settings, model: Model) -> tuple[Iterable[Any], list[str]]:
     drawn = np.random.default_rng(0).integers(0, size, (min(_DRAWN, settings.limit), n))
     note = f"{model.name} came without a tokenizer, so it was run on {len(drawn)} texts of random tokens (seed 0)."
     return [row.tolist() for row in drawn], [note]
+
+
+_FEATURES = "give arrays of its input features to metastable.models.probe, from Python"
+
+
+def _reads_pictures(model: Model) -> bool:
+    return getattr(model, "images", None) is not None
 
 
 def _numbers(given: Iterator[str], name: str) -> Iterator[list[int]]:

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.models.common_texts import several
+from metastable.models.attention_ranks import attention_ranks
+from metastable.models.common_texts import few
+from metastable.models.images import image_files
 from metastable.models.ladder import ladder
-from metastable.models.model import Model
+from metastable.models.model import Given, Model
 from metastable.models.probe import probe
 from metastable.models.spectra import spectra
+from metastable.models.stream import SAMPLE_OTHERS
 from metastable.models.study_record import MEASURED
 from metastable.models.study_settings import Settings, corpus, source
 from metastable.models.token_cloud import token_cloud
@@ -63,6 +66,7 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
         _written(folder, name, getattr(found, name))
         _written(folder, f"controls_{name}", getattr(found.controls, name, None))
     write_dataset(folder, "cloud", token_cloud(model, found.first, found.layers))
+    _written(folder, "ranks", _ranks(model, few(found.sample), min(found.layers, LADDER_LAYERS)))
     facts = {
         "model": _facts(settings, model),
         "layers": found.layers,
@@ -71,17 +75,14 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
         "tokens": found.tokens,
         "notes": [*notes, *found.notes],
         "seconds": {key: round(value, 3) for key, value in found.seconds.items()},
-        "climbed": _climbed(found.sample),
+        "climbed": [] if settings.images else few(found.sample),
     }
     write_json(folder / "probe.json", facts)
 
 
-def _climbed(sample: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Texts for the ladder: token ids of one length, none where no text has two tokens."""
-    try:
-        return several(sample)
-    except InputError:
-        return []
+def _ranks(model: Model, given: Sequence[Given], layers: int) -> Any:
+    """Ranks of the attention maps of a few inputs; None where there are none."""
+    return attention_ranks(model, given, layers) if model.heads and given else None
 
 
 def _spectra(folder: Path, model: Model, report: Report) -> None:
@@ -110,38 +111,40 @@ def _spectra(folder: Path, model: Model, report: Report) -> None:
 def _ladder(folder: Path, settings: Settings, model: Model, report: Report) -> None:
     probed = read_json(folder / "probe.json")
     started = time.perf_counter()
-    texts, notes, absent = probed["climbed"], [], model.why_no_ladder
+    notes, absent = [], model.why_no_ladder
+    texts = image_files(settings.images, SAMPLE_OTHERS) if settings.images else probed["climbed"]
     if not texts and not absent:
-        what = "is climbed on texts of token ids" if settings.images else "compares pairs of tokens"
-        absent = f"The ladder {what}, and there is no text of more than a single token."
+        absent = "The ladder compares pairs of tokens, and there is no text of more than a single token."
     layers = min(int(probed["layers"]), LADDER_LAYERS)
     if layers < probed["layers"] and not absent:
         notes.append(f"The ladder is climbed to state {layers}.")
+    tokens = 0
     if not absent:
         try:
-            _climb(folder, settings, model, texts, layers, report)
+            tokens = _climb(folder, settings, model, texts, layers, report)
         except InputError as error:
             absent = str(error)
     facts = {
         "absent": absent,
         "notes": notes,
         "texts": len(texts),
-        "tokens": len(texts[0]) if texts else 0,
+        "tokens": tokens,
         "seconds": round(time.perf_counter() - started, 3),
     }
     write_json(folder / "ladder.json", facts)
 
 
-def _climb(
-    folder: Path, settings: Settings, model: Model, texts: Sequence[Sequence[int]], layers: int, report: Report
-) -> None:
+def _climb(folder: Path, settings: Settings, model: Model, texts: Sequence[Any], layers: int, report: Report) -> int:
+    """Climb the ladder; how many tokens each text or picture has."""
+
     def climbed(done: int, total: int) -> None:
         report(Progress("ladder", done / total, f"layer {done} of {total}"))
 
-    report(Progress("ladder", 0.0, f"{len(texts)} texts of {len(texts[0])} tokens"))
+    report(Progress("ladder", 0.0, f"{len(texts)} {'pictures' if settings.images else 'texts'}"))
     found = ladder(model, texts, layers=layers, head=settings.head, keep=False, progress=climbed)
     for name, data in (("baselines", found.baselines), ("parts", found.parts), ("ladder", found.data)):
         _written(folder, name, data)
+    return int(found.real.x.shape[-2])
 
 
 def _written(folder: Path, name: str, data: Any) -> None:

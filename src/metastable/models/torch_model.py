@@ -13,8 +13,9 @@ from metastable.models.model import Given, See, check_layers
 from metastable.models.module_model import ModuleModel, shown
 from metastable.models.parts import Parts
 from metastable.models.precision import doubled
+from metastable.models.run_cost import check_maps
 
-_DECODER = "A T5 decoder also reads its encoder, which the simulator does not; use part='encoder'."
+_DECODER = "A T5 decoder also reads its encoder, for which the ladder has no rungs; use part='encoder'."
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,8 @@ class TorchModel(ModuleModel):
     def watch(self, given: Given, layers: int, states: See, attention: See) -> None:
         """Run one text through ``layers`` layers and show every state and map as it is made: see ``Model``."""
         check_layers(self, layers)
+        if self.reads == "tokens":
+            check_maps(self.name, self.heads, len(given), 1)
         with ExitStack() as undo:
             for hook in _hooks(self, layers, states, attention):
                 undo.callback(hook.remove)

@@ -23,6 +23,11 @@ class Tensors(Mapping[str, Array]):
         """Some rows of a large table; what reads from a file or a float32 module widens only these."""
         return self[name][rows]
 
+    def spaced(self, name: str, most: int) -> tuple[tuple[int, ...], Array]:
+        """The shape of a tensor and about ``most`` evenly spaced numbers of it; only these need to be widened."""
+        values = self[name]
+        return values.shape, values.ravel()[:: max(1, values.size // most)]
+
 
 @dataclass(frozen=True)
 class Norm:
