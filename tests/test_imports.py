@@ -1,6 +1,7 @@
 """The house as DESIGN.md draws it: no import cycle, no two modules of one name, no long file, no part by name."""
 
 import ast
+import importlib
 import re
 from functools import cache
 from pathlib import Path
@@ -176,3 +177,19 @@ def test_old_names_are_gone():
         names |= {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names}
         found += [f"{path.relative_to(SOURCE)}: {name}" for name in GONE if name in names]
     assert not found, "\n".join(found)
+
+
+def test_names_in_backticks_are_there():
+    """What docstrings and pages call `metastable.something` can be looked up under that name."""
+    pages = [*FILES, *SOURCE.parents[1].glob("docs/*.md"), SOURCE.parents[1] / "README.md"]
+    named = {name: path for path in pages for name in re.findall(r"`(metastable(?:\.[A-Za-z_]\w*)+)", path.read_text())}
+    assert [f"{name} in {path.name}" for name, path in named.items() if not _is_there(name)] == []
+
+
+def _is_there(name):
+    parts = name.split(".")
+    home = next(".".join(parts[:k]) for k in range(len(parts), 0, -1) if ".".join(parts[:k]) in MODULES)
+    found = importlib.import_module(home)
+    for part in parts[home.count(".") + 1 :]:
+        found = getattr(found, part, None)
+    return found is not None

@@ -5,7 +5,7 @@ tokens and with 1,000.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -237,11 +237,43 @@ def test_a_wrong_declaration_is_refused_in_a_sentence():
         {"mask": ms.Mask(lambda i, j: j <= i, lambda i, n: (0 * i, 0 * i + n), "wrong")},
         {"mask": ms.Mask(lambda i, j: j <= i, lambda i, n: (0 * i, i + 2), "outside")},
         {"score": ms.Score(lambda q, k, beta: -ms.scores.squared_distance(q, k), name="far", is_dot=True)},
+        {"normalise": ms.Normalisation(lambda s: s, "one argument", by_rows=True)},
+        {"normalise": ms.Normalisation(_mean_of_all, "of all", by_rows=True, stream="unnormalised")},
+        {"normalise": ms.Normalisation(_forgets_the_mask, "forgets", stream="softmax"), "mask": "causal"},
+        {"geometry": ms.Geometry(_half, name="no unit vectors", fixed_norm=True)},
+        {"geometry": replace(ms.geometry.RESCALED, tangent=_half, name="half")},
+        {"geometry": replace(ms.geometry.RESCALED, lift=lambda weights, t, x: x, name="not lifted")},
     ]
     for parts in wrong:
         with pytest.raises(ms.InputError) as refusal:
             ms.simulate(ms.Dynamics(**parts), x, t=0.3)
         assert "\n" not in str(refusal.value)
+
+
+def _mean_of_all(scores, visible):
+    """e^s / n under a mask too, where the kernel divides by the number of visible tokens."""
+    weights = jnp.exp(scores) if visible is None else jnp.where(visible, jnp.exp(scores), 0.0)
+    return weights / scores.shape[-1]
+
+
+def _forgets_the_mask(scores, visible):
+    return ms.normalise.softmax(scores, None)
+
+
+def test_an_interval_that_is_wrong_in_one_row_of_many_is_refused():
+    def interval(i, n):
+        return 0 * i, np.where(i == 613, i, i + 1)
+
+    wrong = ms.Mask(lambda i, j: j <= i, interval, "wrong in one row")
+    with pytest.raises(ms.InputError, match="disagrees"):
+        ms.simulate(ms.Dynamics(mask=wrong), ms.initial.sphere(1000, 3), t=0.1)
+
+
+def test_a_geometry_that_only_has_another_name_is_the_same():
+    named = replace(ms.geometry.RESCALED, name="mine")
+    x = ms.initial.cube(6, 2, seed=0)
+    runs = [ms.simulate(ms.Dynamics(geometry=g), x, t=5.0, save=3) for g in ("rescaled", named)]
+    assert np.array_equal(runs[0].x, runs[1].x)
 
 
 def test_every_table_of_parts_is_listed():

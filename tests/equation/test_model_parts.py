@@ -378,6 +378,8 @@ REFUSED = [
     (lambda: ms.Dynamics(ms.Weights(k_norm=blocks.HeadNorm()), geometry="rescaled"), "norms"),
     (lambda: ms.Dynamics(mask="causal; full", geometry="rescaled"), "do not depend on time"),
     (lambda: ms.Dynamics(mask="causal; fulll"), "did you mean 'full'"),
+    (lambda: masks.by_layer(["full"], dt=0.0), "dt of by_layer"),
+    (lambda: masks.by_layer(["full"], dt="long"), "dt of by_layer"),
     (lambda: masks.by_layer([]), "list of masks"),
     (lambda: CrossAttention(WEIGHTS, np.ones(3)), "finite tokens"),
     (lambda: CrossAttention(np.eye(2), X), "Weights object"),

@@ -15,6 +15,8 @@ import pytest
 import metastable as ms
 from metastable.equation.positions import Alibi, Rotary, rotary
 from metastable.solve import observe as observing
+from metastable.solve.plan import make_plan
+from metastable.solve.trust import with_copies
 from metastable.theory.two_clusters import two_cluster_time
 from tests.oracles import many_digits
 
@@ -122,6 +124,32 @@ def test_3_nearly_dependent_eigenvectors(seed):
     truth = many_digits.rk4(V, x, times, bits=900)
     run, told = quietly(ms.Dynamics(ms.Weights(V=V), geometry="rescaled"), x, t=30.0, dt=0.1, save=times)
     assert_honest(run, told, truth)
+
+
+def nearly_dependent(apart):
+    """V = S diag(.7, .3, -.2) S^{-1} with two nearly parallel columns of S, and tokens: a rounding of V moves its
+    eigenvalues by 1e-7, and by chance the first copy of this run by hardly more."""
+    rng = np.random.default_rng(5)
+    S = rng.normal(size=(3, 3))
+    S[:, 1] = S[:, 0] + apart * rng.normal(size=3)
+    return S @ np.diag([0.7, 0.3, -0.2]) @ np.linalg.inv(S), rng.uniform(-1, 1, (4, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [3e-5, 1e-5, 5e-6])
+def test_3_eigenvalues_that_a_rounding_moves(apart):
+    V, x = nearly_dependent(apart)
+    times = np.arange(0.0, 31.0, 3.0)
+    truth = many_digits.rk4(V, x, times, bits=900)
+    run, told = quietly(ms.Dynamics(ms.Weights(V=V), geometry="rescaled"), x, t=30.0, dt=0.1, save=times)
+    assert_honest(run, told, truth)
+
+
+def test_3_where_one_number_decides_there_are_two_copies():
+    for apart, copies in ((1.0, 1), (1e-5, 2), (1e-8, 2)):
+        V, x = nearly_dependent(apart)
+        plan, _ = make_plan(ms.Dynamics(ms.Weights(V=V), geometry="rescaled"), x, t=30.0)
+        assert with_copies(plan).runs == 1 + copies
 
 
 def test_4_a_geometry_given_as_an_object():

@@ -187,6 +187,15 @@ def test_traced_times_of_adaptive_methods():
     np.testing.assert_allclose(speed, ms.Dynamics(beta=2.0).velocity(0.5, x), atol=1e-5)
 
 
+def test_traced_seeds_and_lists_of_traced_times():
+    def end(seed):
+        return ms.flow(ms.Dynamics(noise=0.3), X, [0.2], method="euler", seed=seed)[-1]
+
+    np.testing.assert_array_equal(jax.vmap(end)(jnp.arange(3))[2], end(2))
+    with pytest.raises(ms.InputError, match="known numbers"):
+        jax.jit(lambda t: ms.flow(ms.Dynamics(), X, [t, 2 * t]))(0.1)
+
+
 @pytest.mark.parametrize("transform", [jax.grad, jax.jit, jax.vmap])
 def test_simulate_under_a_transformation_names_flow(transform):
     calls = {
@@ -209,6 +218,19 @@ BAD = [
     ({"x0": np.ones(3)}, "shape"),
     ({"dynamics": "sphere"}, "Dynamics"),
     ({"dynamics": ms.Dynamics(noise=0.1)}, "euler"),
+    ({"times": []}, "times must be"),
+    ({"times": "soon"}, "times must be numbers"),
+    ({"times": [0.2, 0.1], "method": "tsit5"}, "times must be finite, increase"),
+    ({"dt": 0.0}, "dt must be"),
+    ({"dt": "short"}, "dt must be a number"),
+    ({"method": "tsit5", "rtol": "fine"}, "rtol must be a number"),
+    ({"method": "tsit5", "atol": -1.0}, "atol must be"),
+    ({"seed": -1}, "seed must be"),
+    ({"x0": np.ones((3, 2)) * 1j}, "real"),
+    ({"x0": [["a", "b"]]}, "real array"),
+    ({"dynamics": ms.Dynamics(ms.Weights(V=np.eye(3)))}, "act on dimension 3"),
+    ({"dynamics": ms.Dynamics(mask=np.tri(N + 1))}, "array for 6 tokens"),
+    ({"dynamics": ms.Dynamics(normalise=lambda s: s)}, "do not fit"),
 ]
 
 

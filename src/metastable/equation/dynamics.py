@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Array, Scores, Tokens, is_traced, jax, jnp, register
+from metastable.backend import Array, Scores, Tokens, is_traced, jnp, register
 from metastable.equation import geometry as geometries
 from metastable.equation import masks, normalise, positions, scores
 from metastable.equation.attention import matrix
@@ -154,7 +154,7 @@ class Dynamics:
 
 
 def _number(name: str, value: Any, least: float) -> Any:
-    if is_traced(value) or isinstance(value, jax.Array):
+    if is_traced(value):
         return value
     try:
         array = np.asarray(value, dtype=np.float64)

@@ -16,7 +16,10 @@ right for short times. Add a geometry: one object and one line in GEOMETRIES.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp, structure
 from metastable.equation.weights import Weights
@@ -68,6 +71,25 @@ class Geometry:
     def dimension(self, d: int) -> int:
         """The dimension of the space of one token with d coordinates."""
         return d - self.codimension
+
+    def holds_what_it_declares(self, d: int) -> bool:
+        """Try the declarations on a few random tokens; the package's own parts are tried by its tests."""
+        return any(self is part for part in (EUCLIDEAN, RESCALED, SPHERE)) or _holds(self, d)
+
+
+@lru_cache(maxsize=64)
+def _holds(space: Geometry, d: int) -> bool:
+    rng = np.random.default_rng(0)
+    x, u = jnp.asarray(rng.normal(size=(2, 4, d)))
+    if space.fixed_norm and not np.allclose((space.retract(x) ** 2).sum(axis=-1), 1.0, rtol=1e-9):
+        return False
+    if not space.rescales:
+        return True
+    weights = Weights(V=rng.normal(size=(d, d)) / d)  # the chart computes eq. (4) itself, whatever is written here
+    mine, known = (
+        (part.lift(weights, 0.3, x), part.tangent(weights, 0.3, x, u), part.retract(x)) for part in (space, RESCALED)
+    )
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(mine, known))
 
 
 def unit(x: Tokens) -> Tokens:

@@ -82,9 +82,23 @@ def _bounds(mask: Mask, n: int) -> tuple[np.ndarray, np.ndarray]:
     some = np.unique(np.linspace(0, n - 1, min(n, _CHECKED_ROWS)).astype(int))
     seen = mask.rows(some, n)
     inside = (low[some, None] <= i) & (i < high[some, None])
-    if not np.array_equal(inside, np.ones_like(inside) if seen is None else np.asarray(seen)):
+    agree = np.array_equal(inside, np.ones_like(inside) if seen is None else np.asarray(seen))
+    if not agree or not _bounded(mask, i, low, high):
         raise InputError(f"The interval of the mask {mask.name!r} disagrees with what `visible` says for n = {n}.")
     return low, high
+
+
+def _bounded(mask: Mask, i: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether the first and last column of every row are seen, and those beside them not."""
+    if mask.visible is None:
+        return bool((low == 0).all() and (high == len(i)).all())
+    there = [(low, low < high), (high - 1, low < high)]
+    beyond = [(low - 1, low > 0), (high, high < len(i))]
+    return all(
+        bool((np.asarray(mask.visible(i[rows], j[rows])) == wanted).all())
+        for wanted, places in ((True, there), (False, beyond))
+        for j, rows in places
+    )
 
 
 @dataclass(frozen=True)
@@ -117,9 +131,9 @@ def window(width: int, causal: bool = False) -> Mask:
     >>> window(1).visible(np.arange(3)[:, None], np.arange(3)).astype(int).tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
     """
-    if isinstance(width, bool) or not isinstance(width, int) or width < 0:
+    if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 0:
         raise InputError(f"A window mask needs a whole number of places >= 0, not {width!r}.")
-    numbers = (width, bool(causal))
+    numbers = (int(width), bool(causal))
     return Mask(
         _Window(*numbers), _WindowInterval(*numbers), f"window({width}, causal)" if causal else f"window({width})"
     )
@@ -169,6 +183,8 @@ def by_layer(masks: Sequence["str | Mask | Visible | np.ndarray"], dt: float = 1
     """
     if not masks or isinstance(masks, str):
         raise InputError("by_layer takes a list of masks, one for each layer.")
+    if isinstance(dt, bool) or not isinstance(dt, (int, float, np.number)) or not 0.0 < dt < np.inf:
+        raise InputError(f"dt of by_layer must be a finite number > 0, not {dt!r}.")
     found = tuple(resolve(mask) for mask in masks)
     if any(mask.by_time is not None for mask in found):
         raise InputError("A layer has one mask: by_layer takes masks that do not change themselves.")

@@ -132,7 +132,7 @@ def coalesce(
 
 
 def _between(field: weighted.Velocity, steps: weighted.Steps, state: State, h: float, theta: float) -> State:
-    """The state a fraction theta of a step further on, by the cubic of `metastable.solve.steps.hermite`."""
+    """The state a fraction theta of a step further on, by the cubic of `metastable.solve.stepping.hermite`."""
     if theta <= 1e-9:
         return state
     first, last = state.points, steps(state.points, state.w, h, 1)

@@ -73,7 +73,7 @@ def law(dyn: Any, d: int) -> Law:
 def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> Velocity:
     """f(x, w): velocities of the tokens x[:len(w)] with weights w, and of those behind them, which only look on.
 
-    The value at x of the extension |x| f(x / |x|) off the sphere, as in `metastable.solve.steps.field`.
+    The value at x of the extension |x| f(x / |x|) off the sphere, as in `metastable.solve.stepping.field`.
     """
     A, V, beta, normalise = law(dyn, d)
     plain = np.array_equal(A, np.broadcast_to(np.eye(d), A.shape))

@@ -58,16 +58,39 @@ def check_method(dyn: Dynamics, method: Method) -> None:
 
 def check_fit(dyn: Dynamics, tokens: tuple[int, int], method: Method) -> None:
     """Every part must fit the tokens (n, d) and hold what it declares."""
-    n, d = tokens
-    if not dyn.normalise.holds_what_it_declares():
+    if not _tried("normalisation", dyn.normalise):
         raise InputError(
             f"The normalisation {dyn.normalise.name!r} does not hold what it declares "
             "(shift_invariant, stochastic, by_rows, unscaled or stream); correct the declaration."
         )
-    if not dyn.score.holds_what_it_declares():
+    if not _tried("score", dyn.score):
         raise InputError(f"The score {dyn.score.name!r} declares is_dot, but it is not beta <q, k>.")
+    if not _tried("geometry", dyn.geometry, tokens[1]):
+        raise InputError(
+            f"The geometry {dyn.geometry.name!r} does not hold what it declares (fixed_norm: `retract` returns unit "
+            "vectors; rescales: its formulas are those of eq. (4)); correct the declaration."
+        )
     if dyn.mask.interval is not None:
-        dyn.mask.bounds(n)
+        dyn.mask.bounds(tokens[0])
+    check_shapes(dyn, tokens, method)
+
+
+def _tried(kind: str, part: Any, *sizes: int) -> bool:
+    try:
+        return bool(part.holds_what_it_declares(*sizes))
+    except InputError:
+        raise
+    except Exception as error:  # whatever a part of the user's own may raise
+        raise InputError(f"What the {kind} {part.name!r} declares could not be tried: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def check_shapes(dyn: Dynamics, tokens: tuple[int, ...], method: Method) -> None:
+    """Every part must fit tokens of shape (..., n, d); looks at shapes alone, so numbers may be traced."""
+    n, d = tokens[-2:]
     for mask in getattr(dyn.mask.by_time, "masks", (dyn.mask,)):
         table = getattr(mask.visible, "entries", None)
         if table is not None and len(table) != n:
@@ -95,8 +118,7 @@ def _try_shapes(tree: Any, leaves: tuple[Any, ...], shape: tuple[int, ...], meth
     except InputError:
         raise
     except Exception as error:  # whatever a part of the user's own may raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"The parts do not fit tokens of shape {shape}: {reason}") from error
+        raise InputError(f"The parts do not fit tokens of shape {shape}: {_first_line(error)}") from error
     if after != shape:
         raise InputError(f"The parts turn tokens of shape {shape} into shape {after}; check the sizes of V, O and MLP.")
 
@@ -144,3 +166,10 @@ def real(name: str, value: Any, least: float | None = None, above: float | None 
     if not math.isfinite(number) or (least is not None and number < least) or (above is not None and number <= above):
         raise InputError(f"{name} must be a finite number {bound}, not {value!r}.")
     return number
+
+
+def checked_seed(seed: Any) -> int:
+    """``seed`` as an int, or a sentence."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
+    return int(seed)

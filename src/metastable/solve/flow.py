@@ -13,7 +13,7 @@ from metastable.equation.attention import mix as dense_mix
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
 from metastable.solve import methods, stepping
-from metastable.solve.checks import check_method
+from metastable.solve.checks import check_method, check_shapes, checked_seed, real
 from metastable.solve.methods import Method
 from metastable.solve.stepping import Stepped
 
@@ -70,23 +70,54 @@ def flow(
             "flow takes no layers in the rescaled geometry; use geometry='euclidean' and z = (I + dt V)^{-k} x after k "
             "layers, or simulate."
         )
-    x = jnp.asarray(x0)
-    x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
-    if x.ndim < 2:
-        raise InputError(f"Tokens need shape (..., n, d), but their shape is {x.shape}.")
+    x = _tokens(dynamics, x0)
+    check_shapes(dynamics, x.shape, how)
     if how.adaptive:
-        tolerances = rtol, rtol / 100 if atol is None else atol
-        return _adaptive(dynamics, x, jnp.atleast_1d(jnp.asarray(times, x.dtype)), how, *tolerances)
-    if is_traced(times) or is_traced(dt):
+        relative = rtol if is_traced(rtol) else real("rtol", rtol, above=0.0)
+        absolute = relative / 100 if atol is None else atol if is_traced(atol) else real("atol", atol, least=0.0)
+        return _adaptive(dynamics, x, _times(times, x.dtype), how, relative, absolute)
+    if _traced_inside(times) or is_traced(dt):
         raise InputError("times and dt of fixed steps must be known numbers, not traced; use method='tsit5' for that.")
-    stops = np.atleast_1d(np.asarray(times, float))
-    if stops.ndim != 1 or stops[0] < 0 or (np.diff(stops) <= 0).any() or not np.isfinite(stops).all():
-        raise InputError("times must be finite, increase and not be negative.")
-    step = float(how.default_dt if dt is None else dt)
+    stops = _times(times)
+    step = real("dt", how.default_dt if dt is None else dt, above=0.0)
     counts, thetas = steps_to(stops, step)
     if how.discrete and (thetas < 1).any():
         raise InputError(f"Tokens exist only at whole layers: times must be multiples of dt = {step:g}.")
-    return _fixed(dynamics, x, counts, thetas, step, how, jax.random.fold_in(jax.random.key(seed), 0))
+    known = seed if isinstance(seed, jax.Array) else checked_seed(seed)  # traced ones are such arrays too
+    key = jax.random.fold_in(jax.random.key(known), 0)
+    return _fixed(dynamics, x, counts, thetas, step, how, key)
+
+
+def _tokens(dyn: Dynamics, x0: Any) -> Tokens:
+    try:
+        x = jnp.asarray(x0)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"Tokens must be a real array (..., n, d), not {type(x0).__name__}.") from error
+    if jnp.iscomplexobj(x):
+        raise InputError("Tokens must be real, but they are complex.")
+    if x.ndim < 2 or 0 in x.shape:
+        raise InputError(f"Tokens need shape (..., n, d) with n, d >= 1, but their shape is {x.shape}.")
+    d = dyn.weights.dimension
+    if d is not None and d != x.shape[-1]:
+        raise InputError(f"Tokens have dimension {x.shape[-1]}, but the weights act on dimension {d}.")
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
+
+
+def _traced_inside(times: Any) -> bool:
+    return any(is_traced(leaf) for leaf in jax.tree_util.tree_leaves(times))
+
+
+def _times(times: Any, dtype: Any = None) -> Any:
+    """Times (T,): traced ones as they are, known ones checked."""
+    if _traced_inside(times):
+        return jnp.atleast_1d(jnp.asarray(times, dtype))
+    try:
+        stops = np.atleast_1d(np.asarray(times, float))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"times must be numbers, not {times!r}.") from error
+    if stops.ndim != 1 or not stops.size or not np.isfinite(stops).all() or stops[0] < 0 or (np.diff(stops) <= 0).any():
+        raise InputError("times must be finite, increase and not be negative.")
+    return stops if dtype is None else jnp.asarray(stops, dtype)
 
 
 def steps_to(times: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from metastable.backend import is_traced, jax
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, unknown
 from metastable.solve import methods
-from metastable.solve.checks import check_fit, check_method, checked_tokens, real, save_times
+from metastable.solve.checks import check_fit, check_method, checked_seed, checked_tokens, real, save_times
 from metastable.solve.methods import Method
 
 DTYPES = ("float64", "float32")
@@ -123,8 +123,7 @@ def make_plan(
     dt = real("dt", how.default_dt if dt is None else dt, above=0.0)
     rtol = real("rtol", rtol, above=0.0)
     atol = real("atol", rtol / 100 if atol is None else atol, least=0.0)
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, not {seed!r}.")
+    seed = checked_seed(seed)
     if not how.adaptive and t / dt > _MOST_STEPS:
         raise InputError(f"t = {t:g} takes {t / dt:.3g} steps of dt = {dt:g}; raise dt or use method='tsit5'.")
     x = checked_tokens(members[0], x0)
@@ -138,7 +137,7 @@ def make_plan(
         check_fit(dyn, (n, d), how)
     times = save_times(save, t, dt if how.discrete else None)
     plan = Plan(
-        distinct, which, shape, n, d, times, t, dt, how, rtol, atol, int(seed), dtype, engine, bool(trust), single
+        distinct, which, shape, n, d, times, t, dt, how, rtol, atol, seed, dtype, engine, bool(trust), single
     )
     return plan, x.reshape(-1, n, d)
 

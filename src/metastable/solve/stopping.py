@@ -27,7 +27,7 @@ def stop_rule(plan: Plan, until: Until) -> Rule | None:
                 "until='steady' needs geometry 'sphere' or 'euclidean'; stop a rescaled run at a cluster count."
             )
         return lambda t, x: _steady(plan, t, x)
-    if isinstance(until, int) and not isinstance(until, bool) and until >= 1:
+    if isinstance(until, (int, np.integer)) and not isinstance(until, bool) and until >= 1:
         metric = "sphere" if plan.model.geometry.fixed_norm else "euclidean"
         left = f"at most {until} clusters are left"
         return lambda t, x: ("stopped", left) if int(np.max(cluster_count(x, geometry=metric))) <= until else None

@@ -79,6 +79,13 @@ def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
     return _eigenbasis(dyn.weights.value_map(d=d)[0]).condition < _WORST_BASIS
 
 
+def rounding_of_rates(dyn: Dynamics, d: int) -> float:
+    """By how many roundings of 1 a rounding of V may move its eigenvalues; inf without a usable eigenbasis."""
+    V = dyn.weights.value_map(d=d)[0]
+    condition = _eigenbasis(V).condition
+    return float(np.linalg.norm(V, 2)) * condition if condition < _WORST_BASIS else np.inf
+
+
 def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
     """The matrix that takes coordinates in a copy's basis to the run's own, for comparing them.
 

@@ -1,4 +1,4 @@
-"""Which token each token of a rescaled run is held relative to, by kernels: `metastable.engines.chart.state.refer`."""
+"""Which token each token of a rescaled run is held relative to, by kernels: `references.refer` beside this."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ _CHECKED = 8  # coordinates between two looks at whether any token of a panel ca
 
 @inner
 def choose(basis: Any, t: float, y: Any, refs: Any, offsets: int, low: Any, high: Any, room: Any) -> bool:
-    """room.best = the references `state.refer` would choose; returns whether any is new."""
+    """room.best = the references `references.refer` would choose; returns whether any is new."""
     n, d = y.shape
     W, X, T, row, square, held, best = room.W, room.X, room.T, room.row, room.square, room.held, room.best
     shift = min(0.0, CAP - basis.top * t)

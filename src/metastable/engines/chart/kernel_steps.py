@@ -45,7 +45,7 @@ def run(
             k += 1
         state, theta = now, thetas[m]
         if theta < 1.0 and layer == 0.0:
-            t, bend = (k - 1) * dt, theta * (theta - 1.0)  # as `metastable.solve.steps.hermite`
+            t, bend = (k - 1) * dt, theta * (theta - 1.0)  # as `metastable.solve.stepping.hermite`
             kernels.slope(basis, t, t, 0.0, before, refs, offsets, low, high, room, slopes[0])
             _between(before, after, theta + bend * (1.0 - 2.0 * theta), room.stage)
             _add(room.stage, bend * (theta - 1.0) * dt, slopes[0])

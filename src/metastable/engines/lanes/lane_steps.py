@@ -92,7 +92,7 @@ def _ahead(x: Any, tableau: Any, k: int, dt: float, slopes: Any, rows: int, out:
 
 @inlined
 def _hermite(theta: float, dt: float, x0: Any, v0: Any, x1: Any, v1: Any, rows: int, out: Any) -> None:
-    """`metastable.solve.steps.hermite`: the cubic through both ends of a step with their slopes."""
+    """`metastable.solve.stepping.hermite`: the cubic through both ends of a step with their slopes."""
     s = theta - 1.0
     bend, left, right = theta * s * (1.0 - 2.0 * theta), theta * s * s * dt, theta * s * theta * dt
     for r in range(rows):
