@@ -77,7 +77,7 @@ def room(n: int, d: int) -> Room:
     panel, tokens = (deep, PANEL), (n, d)
     floats = blocks([small, small, (tall, d), turned_round, panel, panel, scores, (5, PANEL), tokens, tokens, tokens])
     held, best, order = np.zeros((3, n), np.int64)
-    return Room(*floats, held, best, order, np.zeros(n))
+    return Room._make([*floats, held, best, order, np.zeros(n)])
 
 
 # --- maps of the chart ------------------------------------------------------------------------------------------
