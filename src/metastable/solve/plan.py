@@ -136,9 +136,7 @@ def make_plan(
         check_method(dyn, how)
         check_fit(dyn, (n, d), how)
     times = save_times(save, t, dt if how.discrete else None)
-    plan = Plan(
-        distinct, which, shape, n, d, times, t, dt, how, rtol, atol, seed, dtype, engine, bool(trust), single
-    )
+    plan = Plan(distinct, which, shape, n, d, times, t, dt, how, rtol, atol, seed, dtype, engine, bool(trust), single)
     return plan, x.reshape(-1, n, d)
 
 
