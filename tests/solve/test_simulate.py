@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
@@ -73,7 +74,9 @@ def test_stop_at_rest_at_a_count_or_when_told():
 
 
 @pytest.mark.slow
-def test_a_rescaled_run_that_takes_too_many_steps_returns_what_it_has(monkeypatch):
+def test_a_rescaled_run_that_takes_too_many_steps_returns_what_it_has(monkeypatch, request):
+    jax.clear_caches()  # compiled steps hold the number
+    request.addfinalizer(jax.clear_caches)
     monkeypatch.setattr(stepping, "MOST_STEPS", 20)
     dyn = ms.Dynamics(ms.Weights(V=np.diag([0.7, -0.4])), beta=3.0, geometry="rescaled")
     run = ms.simulate(dyn, ms.initial.cube(5, 2, seed=3), t=30.0, method="tsit5", rtol=1e-10, save=7)
