@@ -92,7 +92,15 @@ def test_a_model_is_measured_first(home: Path, tmp_path: Path, monkeypatch: pyte
         asked.append(str(folder))
         return made_study(folder, name=settings.model, control=(), parts=False, maps=False, written=True), "made"
 
+    def load(name: str) -> None:
+        if name == "nowhere":
+            raise InputError("There is no model 'nowhere'.")
+
     monkeypatch.setattr("metastable.models.comparison.run", run)
+    monkeypatch.setattr("metastable.models.comparison.load", load)
+    with pytest.raises(InputError, match="no model"):
+        sides(["minilm", "nowhere"])
+    assert asked == [], "every name is tried before the first is measured"
     shown = sides([str(home / "b"), "minilm"])
     assert asked == ["model-minilm"]
     assert [side.label for side in sides([str(home / "b"), "minilm"])] == [side.label for side in shown]

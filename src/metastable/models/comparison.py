@@ -9,6 +9,7 @@ from typing import Any
 
 from metastable.errors import InputError
 from metastable.models.curves import SHORT, Source, band, sources
+from metastable.models.load import load
 from metastable.models.run_study import default_folder, run
 from metastable.models.study import Settings, Study, read
 from metastable.models.study_numbers import SINK, key_numbers
@@ -36,8 +37,10 @@ def sides(names: Sequence[str], progress: Report = silent) -> list[Side]:
     A name is the folder of a finished study, FOLDER:CONTROL for a control of it, or a model, which is measured as
     `metastable model NAME` does unless that has been done. One name alone stands for a model and its controls.
     """
-    found = [(*_parted(name), name) for name in names]
-    studies = [(_study(place, progress), control) for place, control, _ in found]
+    found = [_parted(name) for name in names]
+    for place in dict.fromkeys(place for place, _ in found if _finished(place) is None):
+        load(place)  # a name that stands for nothing is refused before hours of measuring
+    studies = [(_finished(place) or _measured(place, progress), control) for place, control in found]
     labels = _labels([made for made, _ in studies])
     chosen: list[Side] = []
     for (made, control), label in zip(studies, labels):
@@ -62,7 +65,8 @@ def _parted(name: str) -> tuple[str, str]:
     return (place, control) if colon and control in SHORT else (name, "")
 
 
-def _study(name: str, progress: Report) -> Study:
+def _finished(name: str) -> Study | None:
+    """The finished study of a folder or a model; None where a model has still to be measured."""
     folder = Path(name)
     if not holds(folder, "study"):
         folder = default_folder(name)
@@ -70,7 +74,11 @@ def _study(name: str, progress: Report) -> Study:
         return read(folder)
     if holds(Path(name), "study"):
         raise InputError(f"The study in {name!r} is not finished: run the command that made it again.")
-    return run(Settings(name), folder, progress)[0]
+    return None
+
+
+def _measured(name: str, progress: Report) -> Study:
+    return run(Settings(name), default_folder(name), progress)[0]
 
 
 def _labels(studies: Sequence[Study]) -> list[str]:
