@@ -97,11 +97,12 @@ def _pictures(experiment: Experiment, folder: Path, params: Any, data: Data) -> 
     for name, figure in experiment.draw(params, data).items():
         file = f"{_slug(name)}.svg"
         save_figure(figure, folder / file, dpi=150.0)
-        figures.append([file, name, getattr(figure, "caption", "") or caption_of(params)])
+        caption: str = getattr(figure, "caption", "") or caption_of(params)
+        figures.append([file, name, caption])
     films = []
     for name, shown in (experiment.films(params, data) if experiment.films else {}).items():
         file = f"{_slug(name)}.mp4"
-        options = dict(shown) if isinstance(shown, Mapping) else {"tokens": shown}
+        options: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else {"tokens": shown}
         caption = options.pop("caption", "") or caption_of(params)
         animate(options.pop("tokens"), folder / file, **{**FILM, **options})
         films.append([file, name, caption])
