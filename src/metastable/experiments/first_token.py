@@ -7,7 +7,7 @@ opposite.
 
 Whether it attracts the others is asked by an intervention: the same start is run twice, once with x_1 and once with
 -x_1 in its place. The first token's path is odd in x_1, so both runs have it at opposite points at all times, and
-(1/2) mean_j <x_j - x_j', x_1> is what the others owe to where the first token is: 0 at the start, positive if it attracts.
+(1/2) mean_j <x_j - x_j', x_1> is what the others owe to where the first token is: 0 at first, positive if it attracts.
 """
 
 from collections.abc import Sequence
@@ -216,7 +216,9 @@ def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: 
     accepted = (0.0, np.inf) if verb == "attracts" else (-np.inf, 0.0)
     at = [int(np.abs(data["t"] - when).argmin()) for when in params.snapshots]
     effect = data["owed"][chosen][:, at]  # (b, s)
-    each = [f"{line.mean():+.3f} +- {_error(line):.3f} at t = {when:g}" for line, when in zip(effect.T, params.snapshots)]
+    each = [
+        f"{line.mean():+.3f} +- {_error(line):.3f} at t = {when:g}" for line, when in zip(effect.T, params.snapshots)
+    ]
     return judge_number(
         f"When V's leading eigenvalue has a {sign} real part the first token {verb} the others.",
         "first paper, sec. 2.5 and 4.2.4",

@@ -36,7 +36,12 @@ LINEAR = Normalisation(_linear, name="linear", stochastic=True, by_rows=True)  #
 
 
 def tokens(
-    weights: Sequence[Any], betas: Sequence[float], x0: np.ndarray, t: Sequence[float], dt: float, normalise: Any = "softmax"
+    weights: Sequence[Any],
+    betas: Sequence[float],
+    x0: np.ndarray,
+    t: Sequence[float],
+    dt: float,
+    normalise: Any = "softmax",
 ) -> np.ndarray:
     """Tokens of every case at the times t, (cases, T, n, d); one (Q, K, V), beta and start per case."""
     dynamics = [
@@ -62,7 +67,9 @@ def attention(normalise: Any) -> Any:
     if normalise not in _COMPILED:
 
         def one(Q: Any, K: Any, beta: Any, x: Any) -> Any:
-            return Dynamics(Weights(Q, K), beta=beta, mask="causal", normalise=normalise).attention(0.0, x)[..., 0, :, :]
+            return Dynamics(Weights(Q, K), beta=beta, mask="causal", normalise=normalise).attention(0.0, x)[
+                ..., 0, :, :
+            ]
 
         _COMPILED[normalise] = jax.jit(jax.vmap(one))
     return _COMPILED[normalise]

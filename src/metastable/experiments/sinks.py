@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from metastable.experiments import sink_pictures, sphere_checks
 from metastable.experiments import plain_formulas as plain
+from metastable.experiments import sink_pictures, sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
 from metastable.experiments.sink_runs import BINS, LINEAR, SCORES, VALUES, attention, matrices, measured, tokens
 from metastable.initial import sphere
@@ -163,7 +163,9 @@ _SENTENCES = {
 
 
 def _rows(params: Params, data: Data, change: np.ndarray, v: int, name: str) -> tuple[Row, ...]:
-    cases = {f"{score}, beta = {b:g}": change[:, s, k] for s, score in enumerate(SCORES) for k, b in enumerate(params.betas)}
+    cases = {
+        f"{score}, beta = {b:g}": change[:, s, k] for s, score in enumerate(SCORES) for k, b in enumerate(params.betas)
+    }
     if name == "ratio":
         sizes = {n: data[f"ratio_{n}"][:, v] for n in params.other_n}  # (b, T)
         cases |= {f"{SCORES[0]}, beta = 1, n = {n}": r[:, -1] - r[:, 0] for n, r in sizes.items()}
