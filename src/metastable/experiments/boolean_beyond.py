@@ -137,7 +137,7 @@ DISTANCES = "How far attention ends from Boolean of rank at most 2"
 
 def draw(params: Params, data: Data) -> Figures:
     setting = (
-        f"n = {params.n}, d = 3, tokens uniform on [-{params.side:g}, {params.side:g}]^3, random Q and K with Q^T K > 0,"
+        f"n = {params.n}, d = 3, tokens uniform on [-{params.side:g}, {params.side:g}]^3, random Q, K with Q^T K > 0,"
         f" V with leading real part 1, t = {params.t:g}; {params.instances} starts, seeds from {params.seed} on."
     )
     share = (np.arange(params.instances) + 0.5) / params.instances

@@ -319,8 +319,8 @@ EXPERIMENT = Experiment(
     draw=draw,
     quick={"instances": 40},
     full={"instances": 2000},
-    text="Random good triples. An algorithm that knows nothing of the leading direction looks for at most three flats; a "
-    "linear programme asks whether the final groups were separable from the start; and the tokens that end with "
+    text="Random good triples. An algorithm that knows nothing of the leading direction looks for at most three flats; "
+    "a linear programme asks whether the final groups were separable from the start; and the tokens that end with "
     "everybody's attention are compared with those of largest component.",
     check=check,
     finding=finding,

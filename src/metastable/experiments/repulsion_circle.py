@@ -249,6 +249,7 @@ def _over_time(params: Params, data: Data) -> Figure:
         band={name: (line - half[k], line + half[k]) for k, (name, line) in enumerate(mean.items())},
         reference={f"criterion, {MOST:g}": (data["t"][[0, -1]], [MOST, MOST])},
         ylabel="share of tokens in the caps",
+        outside=True,
     )
     return captioned(
         figure,

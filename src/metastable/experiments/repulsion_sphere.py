@@ -276,6 +276,7 @@ def _closeness(params: Params, data: Data) -> Figure:
         ylabel="nearest-neighbour angle (rad)",
         yscale="log",
         marks=True,
+        outside=True,
     )
     return captioned(
         figure, f"Mean over {params.instances} starts with its 95% interval. n = {params.n}, beta = {params.beta:g}."
@@ -291,6 +292,7 @@ def _turning(params: Params, data: Data) -> Figure:
         reference={f"a swirl: {TURNS:g} turns": ([0.0, 1.0], [TURNS, TURNS])},
         xlabel="share of starts",
         ylabel=f"turns about one axis, t = {params.t / 2:g} to {params.t:g}",
+        outside=True,
     )
     return captioned(
         figure,

@@ -54,7 +54,10 @@ def measured(x: np.ndarray, Q: np.ndarray, K: np.ndarray, beta: np.ndarray, norm
     """For each case: the ratio and alignment over time (cases, T), and attention per token at the end (cases, n)."""
     P = np.asarray(attention(normalise)(Q, K, beta, x))  # (cases, T, n, n)
     away = np.tril(P, -1)[..., 1:, :]  # viewers 2..n, themselves left out
-    ratio = (away[..., 0] / away.sum(axis=-1)).mean(axis=-1) / (1.0 / np.arange(1, x.shape[-2])).mean()
+    total, even = away.sum(axis=-1), 1.0 / np.arange(1, x.shape[-2])
+    # a viewer that gives nothing away (linear weights of opposite tokens) counts as even-handed
+    part = np.where(total > 0.0, away[..., 0] / np.where(total > 0.0, total, 1.0), even)
+    ratio = part.mean(axis=-1) / even.mean()
     scores = np.einsum("ctnd,cqd,cqe,ctme->ctnm", x, Q, K, x, optimize=True)
     seen = np.tri(x.shape[-2], k=-1)[2:, 1:]  # viewers 3..n, tokens 2..n
     others = (scores[..., 2:, 1:] * seen).sum(axis=-1) / seen.sum(axis=-1)

@@ -280,8 +280,8 @@ EXPERIMENT = Experiment(
     draw=draw,
     quick={"instances": 20},
     full={"instances": 1000},
-    text="The theorems leave room for one row of attention that is not Boolean, for tokens inside a facet and for tokens "
-    "at 0. Symmetric starts use that room; pushed off by a millionth they no longer do. What rounding does to a "
+    text="The theorems leave room for one row of attention that is not Boolean, for tokens inside a facet and for "
+    "tokens at 0. Symmetric starts use that room; pushed off by a millionth they no longer do. What rounding does to a "
     "symmetric start is measured too: it is a push of 1e-16.",
     check=check,
     finding=finding,

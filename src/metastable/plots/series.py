@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
 from metastable.plots.colours import cycle
-from metastable.plots.style import FAINT, INK, SOFT, one_axes, panels, paper
+from metastable.plots.style import COLUMN, FAINT, INK, SOFT, one_axes, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +33,7 @@ def series(
     yscale: str = "linear",
     marks: bool = False,
     title: str = "",
+    outside: bool = False,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw observables over time (or over any parameter).
@@ -53,6 +54,8 @@ def series(
         "linear", "log" or "symlog"; values a logarithm cannot show are left out.
     marks
         Draw a dot at each value, for measurements at few places.
+    outside
+        The legend to the right of the panel, in a wider figure: for many series, or long names.
     ax
         Existing axes.
 
@@ -70,7 +73,7 @@ def series(
     when = np.atleast_1d(np.asarray(t, dtype=float))
     lines: Mapping[str, ArrayLike] = values if isinstance(values, Mapping) else {"": values}
     bands = band if isinstance(band, Mapping) else {} if band is None else {next(iter(lines)): band}
-    figure, panel = one_axes(ax)
+    figure, panel = one_axes(ax, 6.0 if outside else COLUMN)
     for (name, line), colour in zip(lines.items(), cycle(len(lines))):
         _one_line(panel, when, np.asarray(line), name, colour, marks)
         if name in bands:
@@ -86,7 +89,7 @@ def series(
         panel.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     panel.grid(True, axis="y")
     if any(lines) or reference:
-        panel.legend(loc="best")
+        panel.legend(**({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if outside else {"loc": "best"}))
     return figure
 
 
