@@ -4,7 +4,7 @@ With Q = K = I a triple (Q, K, V) is good exactly when V's eigenvalue of largest
 The paper counts about 14% of real Ginibre matrices at d = 128, and says that the share vanishes very slowly with d.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -123,16 +123,16 @@ def _decay(params: Params, data: Data) -> Verdict:
     slope = float((weight * (x - centre) * y).sum() / spread)
     half = 1.96 / float(np.sqrt(spread))
     count = int(sum(len(data[f"good-{k}"]) for k in d[kept].astype(int)))
-    verdict = judge_number(
+    return judge_number(
         "The share of good matrices vanishes with d, very slowly: like a power of d between -1/2 and 0.",
         SOURCE + ", after Rider and Sinclair",
         [slope],
         (-0.5, -1e-3),
         kind="observation",
         interval=(slope - half, slope + half),
+        deciding=count,
         notes="exponent fitted to d >= 8; a heuristic count of edge eigenvalues gives -1/4 up to logarithms",
     )
-    return replace(verdict, instances=count, eligible=count)
 
 
 def _curve(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

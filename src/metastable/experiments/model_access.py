@@ -6,7 +6,6 @@ the experiment is then skipped, and `metastable reproduce` says so and tries aga
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -103,7 +102,7 @@ def skipped(claim: str, source: str, data: Data) -> list[Verdict]:
     nan = float("nan")
     notes = f"{_MARK}{str(data[SKIPPED]).rstrip('.')}"
     rule = "none, for want of a model; remove this experiment's folder to try again"
-    return [Verdict(claim, source, "undecided", "observation", rule, 0, 0, nan, (nan, nan), notes=notes)]
+    return [Verdict(claim, source, "not measured", "observation", rule, 0, 0, nan, (nan, nan), notes=notes)]
 
 
 _MARK = "skipped: "
@@ -120,5 +119,6 @@ def counted(
     texts: int, claim: str, source: str, measured: float, accepted: Interval, interval: Interval, notes: str
 ) -> Verdict:
     """A verdict on one number pooled over texts, with the interval that came with it."""
-    found = judge_number(claim, source, [measured], accepted, kind="observation", interval=interval, notes=notes)
-    return replace(found, instances=texts, eligible=texts)
+    return judge_number(
+        claim, source, [measured], accepted, kind="observation", interval=interval, deciding=texts, notes=notes
+    )
