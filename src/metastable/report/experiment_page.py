@@ -5,8 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from metastable.progress import duration
 from metastable.report.experiment_record import Picture, Record, command
-from metastable.report.sections import Media, details, duration, escaped, film, paragraphs, picture, sentence, table
+from metastable.report.sections import (
+    Media,
+    details,
+    escaped,
+    film,
+    paragraphs,
+    picture,
+    sentence,
+    spelt_out,
+    table,
+)
 from metastable.report.verdict_table import counts, folded
 
 
@@ -81,7 +92,7 @@ def _cells(path: Path) -> tuple[Sequence[str], Sequence[Sequence[str]]] | None:
     if not path.exists():
         return None
     found = json.loads(path.read_text(encoding="utf-8"))
-    return found["columns"], found["rows"]
+    return [spelt_out(c) for c in found["columns"]], [[spelt_out(c) for c in row] for row in found["rows"]]
 
 
 def _making(record: Record) -> str:
@@ -89,9 +100,12 @@ def _making(record: Record) -> str:
     again = command([record.name], record.preset, record.overrides)
     items = "".join(f"<li><code>{escaped(k)} = {escaped(_short(v))}</code></li>" for k, v in record.params.items())
     made = f"{record.made.get('time', '')}, metastable {record.made.get('metastable', '')}"
+    checks = "; ".join(f"{name}: {apart:.1g} ({allowed:.1g} allowed)" for name, apart, allowed in record.checks)
+    checked = f"Differences of a small instance from the paper's formula in plain NumPy: {checks}." if checks else ""
     return details(
         f'Made in {duration(record.seconds)} by <code>{escaped(again)}</code> <span class="soft">settings</span>',
-        f'<ul class="params">{items}</ul><p class="soft">{escaped(made)}. The numbers behind the pictures: '
+        f'<ul class="params">{items}</ul><p class="soft">{escaped(checked)}</p>'
+        f'<p class="soft">{escaped(made)}. The numbers behind the pictures: '
         f"<code>{escaped(record.name)}/data.npz</code>.</p>",
     )
 

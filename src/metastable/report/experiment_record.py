@@ -19,7 +19,7 @@ class Picture:
 
     file: str
     title: str
-    caption: str = ""
+    caption: str
 
     @property
     def words(self) -> str:
@@ -34,7 +34,7 @@ class Finding:
 
     claimed: str
     measured: str
-    figure_title: str = ""
+    figure_title: str
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Record:
     films: tuple[Picture, ...]
     seconds: float
     made: Mapping[str, Any]
+    checks: tuple[tuple[str, float, float], ...] = ()  # (name, difference from the plain formula, allowed)
     finding: Finding | None = None
 
     @property
@@ -86,7 +87,8 @@ def read(folder: Path) -> Record:
             tuple(Picture(*entry) for entry in head["films"]),
             float(head["seconds"]),
             head["made"],
-            Finding(**head["finding"]) if head.get("finding") else None,
+            tuple((name, apart, allowed) for name, apart, allowed in head["checks"]),
+            None if head["finding"] is None else Finding(**head["finding"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{str(folder)!r} holds no finished experiment ({error}); run it again.") from error

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from metastable.progress import duration
 from metastable.report.experiment_page import claimed_and_measured
 from metastable.report.experiment_record import PREVIEW, Record, command
-from metastable.report.sections import Media, chip, details, duration, escaped, sentence
+from metastable.report.sections import Media, chip, details, escaped, sentence
 from metastable.report.substitutions import substitutions
 from metastable.report.verdict_table import counts, overview
 from metastable.theory.verdicts import RULE
@@ -56,17 +57,16 @@ def front(
 def _lead(records: Mapping[str, Record], failures: Mapping[str, str]) -> str:
     """What this is and what came out of it, in one paragraph."""
     verdicts = [v for record in records.values() for v in record.verdicts]
-    theorems = [v for v in verdicts if v.kind == "theorem"]
-    lost = sum(v.status == "fails" for v in theorems)
-    held = sum(v.status == "holds" for v in verdicts)
-    failed = sum(v.status == "fails" for v in verdicts)
-    fate = f"<strong>{lost} of their {len(theorems)} theorems failed</strong>" if lost else "none of their theorems failed"
+    held, failed = (sum(v.status == word for v in verdicts) for word in ("holds", "fails"))
+    lost = sum(v.status == "fails" for v in verdicts if v.kind == "theorem")
+    fate = f"<strong>{lost} of these are theorems</strong>" if lost else "no theorem fails"
     crashed = f" <strong>{len(failures)} experiments ended in an error.</strong>" if failures else ""
-    return f"""<p class="lead">Tokens that pass through the layers of a transformer move like particles that attract each
-other, and two papers say where they end up: <i>Clustering in Transformers</i> (Peat; here &ldquo;the first paper&rdquo;)
-and <i>The emergence of clusters in self-attention dynamics</i> (Geshkovski, Letrouit, Polyanskiy, Rigollet; &ldquo;the
-second&rdquo;). Here {len(verdicts)} of their claims are put to the test, on random instances and on real models, by
-criteria fixed before measuring: {held} hold, {failed} fail, {len(verdicts) - held - failed} are open; {fate}.{crashed}</p>
+    return f"""<p class="lead">Tokens that pass through the layers of a transformer move like particles that attract
+each other, and two papers say where they end up: <i>Clustering in Transformers</i> (Peat; here &ldquo;the first
+paper&rdquo;) and <i>The emergence of clusters in self-attention dynamics</i> (Geshkovski, Letrouit, Polyanskiy,
+Rigollet; &ldquo;the second&rdquo;). Here {len(verdicts)} claims are put to the test, on random instances and on real
+models, by criteria fixed before measuring: {held} hold, {failed} fail, {len(verdicts) - held - failed} are open;
+{fate}.{crashed}</p>
 <p class="soft">{_preset(records)}</p>"""
 
 
@@ -171,9 +171,7 @@ def topic(record: Record) -> str:
     return "theorem" if any(v.kind in ("theorem", "conjecture") for v in record.verdicts) else "observation"
 
 
-def _index(
-    records: Mapping[str, Record], failures: Mapping[str, str], pages: Mapping[str, str], media: Media
-) -> str:
+def _index(records: Mapping[str, Record], failures: Mapping[str, str], pages: Mapping[str, str], media: Media) -> str:
     parts = ['<h2 id="experiments">All experiments</h2>']
     for name, heading in TOPICS.items():
         cards = [_card(record, pages[record.name], media) for record in records.values() if topic(record) == name]

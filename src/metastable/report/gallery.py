@@ -7,7 +7,7 @@
 
 All open offline and load nothing from elsewhere: the style is inside, pictures and films lie beside the pages, or are
 data in the single file (each SVG in an image of its own, so that names inside two of them cannot clash). There are no
-scripts. Pages read records and never run anything, so they can be made again at any time: `write_gallery(folder, names)`.
+scripts. Pages read records and never run anything, so they can be made again: `write_gallery(folder, names)`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -154,9 +154,7 @@ def single_page(found: Contents) -> str:
         here = anchor(record.name)
         body = experiment(record, media, "h2") + '<p class="soft"><a href="#experiments">All experiments</a></p>'
         parts.append(f'<article id="{here}" aria-labelledby="{here}-title">{body}</article>')
-    parts += [
-        f'<article id="{anchor(name)}">{broken(name, why, "h2")}</article>' for name, why in found.errors.items()
-    ]
+    parts += [f'<article id="{anchor(name)}">{broken(name, why, "h2")}</article>' for name, why in found.errors.items()]
     rows = [(record, v) for record in found.records.values() for v in record.verdicts]
     every = details("Every claim in one table", verdict_table(rows, pages), "verdicts")
     note = ""

@@ -65,13 +65,42 @@ def paragraphs(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Text that begins with a capital and ends with one full stop, as HTML.
+    """Text that begins with a capital, unless it is a formula, and ends with one full stop, as HTML.
 
-    >>> sentence("few instances: 3 of 20")
-    'Few instances: 3 of 20.'
+    >>> sentence("few instances: 3 of 20"), sentence("beta = 9"), sentence("")
+    ('Few instances: 3 of 20.', 'beta = 9.', '')
     """
-    text = text.strip()
-    return escaped(text[:1].upper() + text[1:].rstrip(".")) + "." if text else ""
+    words = text.split(maxsplit=2)
+    if not words:
+        return ""
+    formula = len(words[0]) == 1 or "=" in "".join(words[:2])
+    first = text.strip() if formula else words[0][:1].upper() + text.strip()[1:]
+    return escaped(first.rstrip(".")) + "."
+
+
+_SIGNS = {
+    r"\top": "T",
+    r"\langle": "\N{MATHEMATICAL LEFT ANGLE BRACKET}",
+    r"\rangle": "\N{MATHEMATICAL RIGHT ANGLE BRACKET}",
+    r"\lambda": "\N{GREEK SMALL LETTER LAMDA}",
+    r"\varphi": "\N{GREEK SMALL LETTER PHI}",
+    r"\beta": "\N{GREEK SMALL LETTER BETA}",
+    r"\leq": "\N{LESS-THAN OR EQUAL TO}",
+    r"\geq": "\N{GREATER-THAN OR EQUAL TO}",
+    r"\pm": "\N{PLUS-MINUS SIGN}",
+    r"\times": "\N{MULTIPLICATION SIGN}",
+}
+
+
+def spelt_out(text: str) -> str:
+    r"""The formulas of a picture's text in letters that every page has.
+
+    >>> spelt_out(r"$\lambda_1(V) > 0$, simple")
+    'λ_1(V) > 0, simple'
+    """
+    for sign, letter in _SIGNS.items():
+        text = text.replace(sign, letter)
+    return text.replace("$", "")
 
 
 def chip(word: str, text: str = "") -> str:
@@ -86,18 +115,6 @@ def number(value: float) -> str:
     '−0.0001235'
     """
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
-
-
-def duration(seconds: float) -> str:
-    """A time as one reads it.
-
-    >>> duration(3.21), duration(75.0), duration(4000.0)
-    ('3.2 s', '1 min 15 s', '1 h 7 min')
-    """
-    if seconds < 60.0:
-        return f"{seconds:.1f} s"
-    minutes = int(seconds // 60)
-    return f"{minutes} min {seconds % 60:.0f} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def details(title: str, body: str, name: str = "") -> str:

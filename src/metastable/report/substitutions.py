@@ -15,8 +15,8 @@ _MODELS = {
 _OWN = {"albert-xlarge-v1", "albert-xlarge-v2", "albert-xl"}
 _SAME = "nothing is replaced"
 _DIRECTION = (
-    "the direction of an effect can be compared, its size cannot; heads and layers have other numbers (the paper's heads "
-    "3, 5 and 12 are not among these)"
+    "the direction of an effect can be compared, its size cannot; heads have other numbers (the paper's heads 3, 5 and "
+    "12 are not these)"
 )
 
 SLIPS: tuple[tuple[str, str, str], ...] = (
@@ -29,14 +29,14 @@ SLIPS: tuple[tuple[str, str, str], ...] = (
     (
         "first paper, sec. 3.2",
         "\u201cexponential time rescaling\u201d for numerical stability",
-        "Read as the second paper's z = e^{-tV} x, its eq. (4). It is used here where tokens move in R^d. On the sphere "
-        "norms are fixed and nothing grows, so runs there are in the time t of eq. (3), without any rescaling.",
+        "Read as the second paper's z = e^{-tV} x, its eq. (4), which is used here where tokens move in R^d. On the "
+        "sphere norms are fixed and nothing grows, so runs there are in the time t of eq. (3), without any rescaling.",
     ),
     (
         "first paper, sec. 4.2.2",
         "\u201cincrease the temperature\u201d to \u03b2 = 9 \u2265 \u221a64",
-        "\u03b2 multiplies the scores: it is an inverse temperature, and 64 is the number of tokens, not d. Small \u03b2 "
-        "gives one cluster, large \u03b2 several.",
+        "\u03b2 multiplies the scores: it is an inverse temperature, and 64 is the number of tokens, not d. "
+        "Small \u03b2 gives one cluster, large \u03b2 several.",
     ),
     (
         "first paper, sec. 4.2.1 and Fig. 3",
@@ -46,13 +46,13 @@ SLIPS: tuple[tuple[str, str, str], ...] = (
     (
         "first paper, Fig. 5",
         "\u201cV_{\u03bbmax} = \u22121\u201d",
-        "Several matrices can be meant (V = \u2212I, an eigenvalue \u22121 beside a positive one, or all negative with the "
-        "largest \u22121); each is a row of one verdict.",
+        "Several matrices can be meant (V = \u2212I, an eigenvalue \u22121 beside a positive one, or all negative with "
+        "the largest \u22121); each is a row of one verdict.",
     ),
     (
         "first paper, Fig. 7",
         "ALBERT's top three eigenvalues",
-        "Neither the head nor the matrix is named: the map O V that moves tokens and the square block of V are both run.",
+        "Neither head nor matrix is named: the map O V that moves tokens and the square block of V are both run.",
     ),
     (
         "first paper, sec. 1",
@@ -71,7 +71,11 @@ def substitutions(records: Mapping[str, Record]) -> str:
     """The table of stand-ins and the one of readings, folded under a line that says the essential."""
     rows = _rows(records)
     models = any("model" in record.params for record in records.values())
-    title = "What stands in for what: models from a hub are replaced by smaller ones" if models else "What stands in for what"
+    title = (
+        "What stands in for what: models from a hub are replaced by smaller ones"
+        if models
+        else "What stands in for what"
+    )
     body = table(("The papers used", "Here", "What follows"), rows, "What stands in for what")
     body += "<h3>Unclear places in the papers, and how they are read</h3>"
     body += table(("Where", "The text says", "Read here as"), SLIPS, "Readings of unclear places")
@@ -113,7 +117,9 @@ def _rows(records: Mapping[str, Record]) -> list[tuple[str, str, str]]:
 def _t5(records: Mapping[str, Record]) -> tuple[str, str, str]:
     seen = any("title-t5" in _flat(record.params) for record in records.values())
     here = _MODELS["title-t5"] if seen else "nothing in this page: it is left out with --quick and with --model"
-    follows = "other weights for every layer, so it is measured at its trained depth only" if seen else "no verdict on T5"
+    follows = (
+        "other weights for every layer, so it is measured at its trained depth only" if seen else "no verdict on T5"
+    )
     return "T5 from a model hub (first paper, sec. 3.1.1; no size is given, no figure shown)", here, follows
 
 
@@ -137,7 +143,9 @@ def _count(records: Mapping[str, Record]) -> str:
     found = sorted(int(r.params["instances"]) for r in records.values() if _whole(r.params.get("instances")))
     if not found:
         return "Many random instances"
-    return f"{found[0]:,} to {found[-1]:,} random instances of each" if found[0] < found[-1] else f"{found[0]:,} of each"
+    return (
+        f"{found[0]:,} to {found[-1]:,} random instances of each" if found[0] < found[-1] else f"{found[0]:,} of each"
+    )
 
 
 def _whole(value: Any) -> bool:
