@@ -10,7 +10,8 @@ import numpy as np
 
 from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots import eigenvalues, paper, series
-from metastable.theory.verdicts import Verdict, exact_interval, judge_number
+from metastable.theory.intervals import exact_interval
+from metastable.theory.verdicts import Verdict, judge_number
 
 SOURCE = "second paper, section 4, after Definition 1"
 EXACT = {1: 0.5, 2: 1.0 / (2.0 * np.sqrt(2.0))}  # half of 1/sqrt 2 (Edelman 1997); d = 1 is a coin

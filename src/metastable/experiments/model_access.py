@@ -18,7 +18,8 @@ from metastable.models.load import load
 from metastable.models.load import reach as reach_model
 from metastable.models.model import Model
 from metastable.models.texts import default_corpus, texts
-from metastable.theory.verdicts import Interval, Verdict, judge_number
+from metastable.theory.intervals import Interval
+from metastable.theory.verdicts import Verdict, judge_number
 
 ZOO = "reactions-albert"
 OTHERS = ("minilm", "smollm2", "title-t5")  # the rest of the zoo, measured beside it

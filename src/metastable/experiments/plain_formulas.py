@@ -18,23 +18,27 @@ def attention(x: Array, Q: Array, K: Array, beta: float = 1.0, causal: bool = Fa
     if causal:
         scores = np.where(np.tri(len(x)) > 0, scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+    P: Array = weights / weights.sum(axis=1, keepdims=True)
+    return P
 
 
 def pull(x: Array, Q: Array, K: Array, V: Array, beta: float = 1.0, causal: bool = False) -> Array:
     """sum_j P_ij V x_j: the velocity in R^d; eq. (1) of the second. Heads add up."""
-    return attention(x, Q, K, beta, causal) @ (x @ V.T)
+    moved: Array = attention(x, Q, K, beta, causal) @ (x @ V.T)
+    return moved
 
 
 def projected(x: Array, v: Array) -> Array:
     """v_i - <v_i, x_i> x_i: the velocity on the sphere, where v is the pull; sec. 2.4 of the first."""
-    return v - (v * x).sum(axis=1, keepdims=True) * x
+    tangent: Array = v - (v * x).sum(axis=1, keepdims=True) * x
+    return tangent
 
 
 def rescaled(t: float, z: Array, Q: Array, K: Array, V: Array, beta: float = 1.0, causal: bool = False) -> Array:
     """V sum_j P_ij (z_j - z_i), with P of the tokens e^{tV} z; eq. (4) of the second."""
     P = attention(z @ flow_of(t, V).T, Q, K, beta, causal)
-    return (P @ z - z) @ V.T
+    moved: Array = (P @ z - z) @ V.T
+    return moved
 
 
 def flow_of(t: float, V: Array) -> Array:

@@ -104,11 +104,12 @@ def _pictures(
         save_cells(figure, folder / f"{_slug(name)}.json")
         if name == (shown_first if shown_first in drawn else next(iter(drawn))):
             save_preview(figure, folder / PREVIEW)
-        figures.append([file, name, getattr(figure, "caption", "") or caption_of(params)])
+        caption: str = getattr(figure, "caption", "") or caption_of(params)
+        figures.append([file, name, caption])
     films = []
     for name, shown in (experiment.films(params, data) if experiment.films else {}).items():
         file = f"{_slug(name)}.mp4"
-        options = dict(shown) if isinstance(shown, Mapping) else {"tokens": shown}
+        options: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else {"tokens": shown}
         caption = options.pop("caption", "") or caption_of(params)
         animate(options.pop("tokens"), folder / file, **{**FILM, **options})
         films.append([file, name, caption])

@@ -12,26 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
-from metastable.theory.intervals import Interval, bootstrap_interval, exact_interval, mean_interval, wilson_interval
-
-__all__ = [
-    "MINIMUM",
-    "RULE",
-    "STATUSES",
-    "Interval",
-    "Kind",
-    "Row",
-    "Status",
-    "Verdict",
-    "bootstrap_interval",
-    "exact_interval",
-    "from_readings",
-    "judge_number",
-    "judge_share",
-    "mean_interval",
-    "verdict_from_dict",
-    "wilson_interval",
-]
+from metastable.theory.intervals import Interval, exact_interval, mean_interval
 
 Status = Literal["holds", "fails", "undecided", "trivial only", "not measured"]
 Kind = Literal["theorem", "conjecture", "observation", "reading"]
