@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from metastable.errors import InputError
 from metastable.store.files import read_json
@@ -13,8 +13,7 @@ from metastable.theory.verdicts import Verdict, verdict_from_dict
 PREVIEW = "preview.png"  # a small picture of the experiment for lists
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A figure or a film: its file, a short title, and a caption that says what is drawn, with its parameters."""
 
     file: str
@@ -28,8 +27,7 @@ class Picture:
         return words[:1].upper() + words[1:]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What was claimed, what was measured, one sentence each, and the title of the figure that shows it."""
 
     claimed: str

@@ -59,8 +59,11 @@ def _lead(records: Mapping[str, Record], failures: Mapping[str, str]) -> str:
     verdicts = [v for record in records.values() for v in record.verdicts]
     held, failed = (sum(v.status == word for v in verdicts) for word in ("holds", "fails"))
     lost = sum(v.status == "fails" for v in verdicts if v.kind == "theorem")
-    fate = f"<strong>{lost} of these are theorems</strong>" if lost else "no theorem fails"
-    crashed = f" <strong>{len(failures)} experiments ended in an error.</strong>" if failures else ""
+    fate = "no theorem fails"
+    if lost:
+        fate = f"<strong>{lost} of the failing claims {'are theorems' if lost > 1 else 'is a theorem'}</strong>"
+    many = "experiment" if len(failures) == 1 else "experiments"
+    crashed = f" <strong>{len(failures)} {many} ended in an error.</strong>" if failures else ""
     return f"""<p class="lead">Tokens that pass through the layers of a transformer move like particles that attract
 each other, and two papers say where they end up: <i>Clustering in Transformers</i> (Peat; here &ldquo;the first
 paper&rdquo;) and <i>The emergence of clusters in self-attention dynamics</i> (Geshkovski, Letrouit, Polyanskiy,
@@ -122,7 +125,7 @@ def _findings(records: Mapping[str, Record], pages: Mapping[str, str], media: Me
     words = ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
     title = f"{words[len(found) - 1]} finding{'s' if len(found) > 1 else ''}"
     items = "\n".join(_finding(record, pages[record.name], media) for record in found)
-    return f'<h2 id="findings">{title}</h2>\n<ol class="findings">\n{items}\n</ol>'
+    return f'<h2 id="findings">{title}</h2>\n<ol class="results">\n{items}\n</ol>'
 
 
 def _finding(record: Record, page: str, media: Media) -> str:

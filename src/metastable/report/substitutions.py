@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from metastable.report.experiment_record import Record
-from metastable.report.sections import details, table
+from metastable.report.sections import details, escaped, table
 
 # model -> what it is, for those that `metastable reproduce` takes by itself
 _MODELS = {
@@ -69,30 +69,40 @@ SLIPS: tuple[tuple[str, str, str], ...] = (
 
 def substitutions(records: Mapping[str, Record]) -> str:
     """The table of stand-ins and the one of readings, folded under a line that says the essential."""
-    rows = _rows(records)
-    models = any("model" in record.params for record in records.values())
-    title = (
-        "What stands in for what: models from a hub are replaced by smaller ones"
-        if models
-        else "What stands in for what"
-    )
-    body = table(("The papers used", "Here", "What follows"), rows, "What stands in for what")
+    body = table(("The papers used", "Here", "What follows"), _rows(records), "What stands in for what")
     body += "<h3>Unclear places in the papers, and how they are read</h3>"
     body += table(("Where", "The text says", "Read here as"), SLIPS, "Readings of unclear places")
-    return details(title + ", unclear sentences are read as follows", body, "substitutions")
+    return details(f"{_essence(records)}, and how {len(SLIPS)} unclear sentences are read", body, "substitutions")
+
+
+def _essence(records: Mapping[str, Record]) -> str:
+    """The table of stand-ins in one line."""
+    named = _model(records)
+    if not named:
+        return "What stands in for what"
+    if _own(named):
+        return "The first paper's own model is measured; what stands in for the rest"
+    return f"What stands in for what: <code>{escaped(named)}</code> for the papers' ALBERT-xlarge"
+
+
+def _model(records: Mapping[str, Record]) -> str:
+    return next((str(r.params["model"]) for r in records.values() if "model" in r.params), "")
+
+
+def _own(model: str) -> bool:
+    return model.lower().rsplit("/", 1)[-1] in _OWN
 
 
 def _rows(records: Mapping[str, Record]) -> list[tuple[str, str, str]]:
-    named = next((str(r.params["model"]) for r in records.values() if "model" in r.params), "")
+    named = _model(records)
     rows = []
     if named:
-        own = named.lower().rsplit("/", 1)[-1] in _OWN
         rows.append(
             (
                 "ALBERT-xlarge from a model hub: 24 layers of one shared block, 16 heads, width 2048, English "
                 "(first paper, Figs 1, 2, 7; second paper, Fig. 10)",
                 _MODELS.get(named, named),
-                _SAME if own else _DIRECTION,
+                _SAME if _own(named) else _DIRECTION,
             )
         )
         rows.append(_t5(records))
