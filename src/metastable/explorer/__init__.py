@@ -1,6 +1,6 @@
 """The player (in pages of their own and in notebooks) and the laboratory in the browser.
 
-`export` and `view` need nothing but the package; `metastable.explorer.server` needs the extra ``explore``.
+`export` and `view` need nothing but the package; ``server`` needs the extra ``explore``.
 """
 
 from metastable.explorer.offline_page import View, export, view
