@@ -30,7 +30,8 @@ from metastable.observables import cluster_count, cluster_labels
 from metastable.plots import series
 from metastable.plots.style import panels, paper
 from metastable.solve.simulate import simulate
-from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
+from metastable.theory.intervals import mean_interval
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, section 6; first paper, section 5"
 TOGETHER = 0.05  # radians: what counts as one cluster

@@ -14,7 +14,8 @@ from metastable.experiments import neighbour_flocks as flocks
 from metastable.experiments import neighbour_opinions as averaging
 from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots.style import FAINT, PALETTE, RED, SOFT, new_figure, panels, paper
-from metastable.theory.verdicts import Verdict, exact_interval
+from metastable.theory.intervals import exact_interval
+from metastable.theory.verdicts import Verdict
 
 SOURCE = "second paper, related work"
 

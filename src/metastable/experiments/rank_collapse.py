@@ -28,7 +28,8 @@ from metastable.initial import cube, gaussian, sphere
 from metastable.observables import cluster_count
 from metastable.plots import series
 from metastable.solve.simulate import simulate
-from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
+from metastable.theory.intervals import mean_interval
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "Dong et al. 2021, cited in sec. 2.1 of the first paper and in the second paper's related work"
 FAMILIES = ("random", "cloud", "sphere")
