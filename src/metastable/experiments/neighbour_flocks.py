@@ -78,6 +78,17 @@ def vicsek_step(x: Any, turns: Any) -> Any:
     return jnp.concatenate([(x[..., :2] + SPEED * u) % SIDE, u], axis=-1)
 
 
+@jax.jit
+def _vicsek_orders(x: Any, turns: Any) -> Any:
+    """The order parameter (steps, b) along a run from particles (b, n, 4) with the given turns (steps, b, n)."""
+
+    def step(x: Any, turn: Any) -> tuple[Any, Any]:
+        x = vicsek_step(x, turn)
+        return x, jnp.sqrt((x[..., 2:].mean(axis=-2) ** 2).sum(axis=-1))
+
+    return jax.lax.scan(step, x, turns)[1]
+
+
 def run_vicsek(params: Any, first: int, last: int) -> Data:
     """The order parameter at the end (b, noises): the mean over the last half of the steps."""
     orders = []
@@ -85,14 +96,10 @@ def run_vicsek(params: Any, first: int, last: int) -> Data:
         draws = [np.random.default_rng([params.seed + k, 5]) for k in range(first, last)]
         place = np.stack([rng.uniform(0.0, SIDE, (params.n, 2)) for rng in draws])
         angle = np.stack([rng.uniform(-np.pi, np.pi, params.n) for rng in draws])
-        x = jnp.asarray(np.concatenate([place, np.cos(angle)[..., None], np.sin(angle)[..., None]], axis=-1))
+        x = np.concatenate([place, np.cos(angle)[..., None], np.sin(angle)[..., None]], axis=-1)
         turns = np.stack([rng.uniform(-eta / 2, eta / 2, (params.vicsek_steps, params.n)) for rng in draws], axis=1)
-        seen = []
-        for k, turn in enumerate(turns):
-            x = vicsek_step(x, turn)
-            if 2 * k >= params.vicsek_steps:
-                seen.append(order_parameter(np.asarray(x)[..., 2:]))
-        orders.append(np.mean(seen, axis=0))
+        found = np.asarray(_vicsek_orders(jnp.asarray(x), jnp.asarray(turns)))
+        orders.append(found[params.vicsek_steps // 2 :].mean(axis=0))
     return {"vicsek_order": np.stack(orders, axis=1)}
 
 
