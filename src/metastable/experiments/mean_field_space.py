@@ -1,9 +1,9 @@
 """The flow of measures in the plane, in space and on the sphere, to t = 10 (second paper, appendix A).
 
-Two samples of one law follow the same flow; their distance W1 is exact (the best matching of n with n points). If the flow
-is well posed for measures, W1(t) <= C(t) W1(0) with C(t) independent of n: at any fixed time two samples come together
-as n grows, at the rate of sampling. The theorem says nothing about how large C(t) is, and on the scale of e^{2t} it may be
-enormous. So the question is asked at several times:
+Two samples of one law follow the same flow; their distance W1 is exact (the best matching of n with n points). If the
+flow is well posed for measures, W1(t) <= C(t) W1(0) with C(t) independent of n: at any fixed time two samples come
+together as n grows, at the rate of sampling. The theorem says nothing about how large C(t) is, and on the scale of
+e^{2t} it may be enormous. So the question is asked at several times:
 
 | family | flow                             | law                                                   | drawn as        |
 |--------|----------------------------------|-------------------------------------------------------|-----------------|
@@ -12,8 +12,8 @@ enormous. So the question is asked at several times:
 | space  | the same, d = 3                  | uniform on the unit ball, moved by 1/2                | z = e^{-t} x    |
 | sphere | first paper, sec. 2.4, beta = 1  | unit vectors of a normal cloud around the first axis  | x               |
 
-The disc is there for contrast: its law is symmetric, so the flow of the measure stays symmetric, while every sample breaks
-the symmetry in its own way, and C(t) has to be large.
+The disc is there for contrast: its law is symmetric, so the flow of the measure stays symmetric, while every sample
+breaks the symmetry in its own way, and C(t) has to be large.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,12 @@ from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, appendix A"
 FAMILIES = {"plane": 2, "disc": 2, "space": 3, "sphere": 3}
-WORDS = {"plane": "in the plane", "disc": "in the plane, law symmetric around 0", "space": "in space", "sphere": "on the sphere"}
+WORDS = {
+    "plane": "in the plane",
+    "disc": "in the plane, law symmetric around 0",
+    "space": "in space",
+    "sphere": "on the sphere",
+}
 SHORT = {"plane": "plane", "disc": "plane, symmetric law", "space": "space", "sphere": "sphere"}
 NEAREST = 1.0 / 12.0  # an exponent counts as 0 within this, as in `mean_field`
 TITLE = "How the distance of two samples depends on their size, at several times"
@@ -161,13 +166,14 @@ def _rate(params: Params, data: Data, family: str, index: int) -> Verdict:
         kind="observation",
         interval=(low, high),
         deciding=len(growth),
-        notes=f"measured: the exponent of n in W1(t)/W1(0); W1 itself falls like n^({own:.2f}), at 0 like n^({start:.2f}); "
-        f"median of W1(t)/W1(0) {np.median(growth):.2f}",
+        notes=f"measured: the exponent of n in W1(t)/W1(0); W1 itself falls like n^({own:.2f}), at 0 like "
+        f"n^({start:.2f}); median of W1(t)/W1(0) {np.median(growth):.2f}",
     )
 
 
 def _stability(params: Params, data: Data, family: str) -> Verdict:
-    """W1(t) <= exp(int_0^t L) W1(0) in R^d, with L = R^2 + e^{2 R^2}(1 + 2 R^2) for tokens within R, as in `mean_field`.
+    """W1(t) <= exp(int_0^t L) W1(0) in R^d, with L = R^2 + e^{2 R^2}(1 + 2 R^2) for tokens within R, as in
+    `mean_field`.
 
     Keep the best matching of time 0: two matched tokens part at a rate of at most R^2 (the tilted covariance) times
     their distance, and moving the cloud moves the field by at most e^{2 R^2}(1 + 2 R^2) times the mean distance of the
@@ -209,16 +215,17 @@ def draw(params: Params, data: Data) -> Figures:
                    yscale="log", marks=True, title=SHORT[family], ax=axis)  # fmt: skip
             axis.set_xticks(n, [f"{k:g}" for k in n])
             axis.set_xticks([], minor=True)
-            if family != "plane":
-                axis.set_ylabel("")
-                axis.get_legend().remove()
+            axis.set_ylim(0.03, 1.0)
+            legend = axis.get_legend()
+            if family != "sphere" and legend is not None:
+                legend.remove()
+            axis.set_ylabel(axis.get_ylabel() if family == "plane" else "")
     late = [k for k, t in enumerate(params.times) if t > 0.0]
-    t = np.array(params.times)[late]
-    lines, bands = {}, {}
-    for family in FAMILIES:
-        found = np.array([_exponent(params, data, family, k, ratio=True) for k in late])
-        lines[SHORT[family]], bands[SHORT[family]] = found[:, 0], (found[:, 1], found[:, 2])
-    exponent = series(t, lines, band=bands, reference={"0, for a flow of measures": (t, np.zeros(len(t)))},
+    when = np.array(params.times)[late]
+    exponents = {SHORT[f]: np.array([_exponent(params, data, f, k, ratio=True) for k in late]) for f in FAMILIES}
+    slopes = {name: each[:, 0] for name, each in exponents.items()}
+    around = {name: (each[:, 1], each[:, 2]) for name, each in exponents.items()}
+    exponent = series(when, slopes, band=around, reference={"0: whatever n": (when, np.zeros(len(when)))},
                       ylabel="exponent of $n$ in $W_1(t)/W_1(0)$", marks=True)  # fmt: skip
     counts = ", ".join(f"{params.count(k)} pairs at n = {k}" for k in params.sizes)
     what = (
@@ -237,9 +244,9 @@ def finding(params: Params, data: Data) -> Finding:
     own = {f: _exponent(params, data, f, last, ratio=False)[0] for f in FAMILIES}
     return Finding(
         "The flow is well posed for measures: two samples of one law stay together, the closer the larger they are.",
-        f"At t = {params.times[last]:g} their distance falls like n^{own['plane']:.2f} in the plane, n^{own['space']:.2f} in "
-        f"space and n^{own['sphere']:.2f} on the sphere; under a law symmetric around 0, which every sample breaks in its "
-        f"own way, like n^{own['disc']:.2f}.",
+        f"At t = {params.times[last]:g} their distance falls like n^{own['plane']:.2f} in the plane, "
+        f"n^{own['space']:.2f} in space and n^{own['sphere']:.2f} on the sphere; under a law symmetric around 0, which "
+        f"every sample breaks in its own way, like n^{own['disc']:.2f}.",
         TITLE,
     )
 
@@ -259,7 +266,8 @@ EXPERIMENT = Experiment(
     finding=finding,
     topic="theorem",
     leaves_out="Samples of more than 128 tokens.",
-    text="Pairs of samples of one law follow the same flow to t = 10, and their exact Wasserstein distance is compared at "
-    "several times and sizes. A flow of measures parts them by a factor that does not depend on n. The theorem's factor may "
-    "be enormous, so where the measured exponent rises above 0 the sizes here are not yet those of the mean field.",
+    text="Pairs of samples of one law follow the same flow to t = 10, and their exact Wasserstein distance is compared "
+    "at several times and sizes. A flow of measures parts them by a factor that does not depend on n. The theorem's "
+    "factor may be enormous, so where the measured exponent rises above 0 the sizes here are not yet those of the "
+    "mean field.",
 )

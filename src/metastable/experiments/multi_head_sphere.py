@@ -6,29 +6,28 @@ Heads. x_i' = P_{x_i} sum_h sum_j A^h_ij V_h x_j with random Q_h^T K_h: the flow
 Systems. The first paper's outlook asks for "multiple interacting particle systems as an analog for multi-head
 attention". Here H systems of n tokens, one head each, pull token i of each towards the mean of its H copies:
 
-    x_i^h' = P ( H sum_j A^h_ij V_h x_j^h + kappa (1/H) sum_g x_i^g ).
+    x_i^h' = P ( H sum_j A^h_ij V_h x_j^h + kappa (1/H) sum_g x_i^g )
 
-kappa = 0 are H systems of their own. As kappa grows the copies of a token become one, and what moves it is the mean of
-the H pulls, sum_h A^h V_h x: multi-head attention, up to an error of order 1/kappa.
+(`coupled_systems`). kappa = 0 are H systems of their own. As kappa grows the copies of a token become one, and what
+moves it is the mean of the H pulls, sum_h A^h V_h x: multi-head attention, up to an error of order 1/kappa.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 
-from metastable.backend import Array, jax, jnp
+from metastable.backend import jax, jnp
 from metastable.equation.dynamics import Dynamics
-from metastable.equation.geometry import project, unit
 from metastable.equation.weights import Weights, ginibre, goe
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.coupled_systems import alike, coupled_flow, coupled_velocity, steps_for, systems
 from metastable.initial import cap, sphere
-from metastable.models.agreement import adjusted_rand
 from metastable.observables import cluster_count, cluster_labels
 from metastable.plots import series
-from metastable.plots.style import panels, paper
+from metastable.plots.style import captioned, panels, paper
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import mean_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -36,6 +35,7 @@ from metastable.theory.verdicts import Verdict, judge_number, judge_share
 SOURCE = "second paper, section 6; first paper, section 5"
 TOGETHER = 0.05  # radians: what counts as one cluster
 LONGEST = 16.0  # the strongest coupling that is followed to the horizon
+TITLE = "Clusters on the sphere against the number of heads"
 FAMILIES = ("identity", "symmetric", "ginibre", "opposed")
 WORDS = {
     "identity": "V_h = I/H",
@@ -68,9 +68,9 @@ def values(family: str, heads: int, d: int, rng: np.random.Generator) -> np.ndar
         return np.broadcast_to(np.eye(d) / heads, (heads, d, d))
     if family == "opposed":
         signs = np.where(np.arange(heads) % 2 == 0, 2.0, -1.0)
-        return (signs / signs.sum())[:, None, None] * np.eye(d)
+        return np.asarray((signs / signs.sum())[:, None, None] * np.eye(d))
     make = goe if family == "symmetric" else ginibre
-    return np.stack([make(d, int(rng.integers(2**31))) for _ in range(heads)]) / np.sqrt(heads)
+    return np.asarray(np.stack([make(d, int(rng.integers(2**31))) for _ in range(heads)]) / np.sqrt(heads))
 
 
 def instance(params: Params, family: str, heads: int, seed: int) -> tuple[Dynamics, np.ndarray]:
@@ -117,43 +117,6 @@ def _heads(params: Params, family: str, heads: int, seeds: range) -> Data:
     }
 
 
-# --- systems that exchange their tokens ---------------------------------------------------------------------------
-
-
-def coupled_velocity(members: Dynamics, x: Array, coupling: Array) -> Array:
-    """Velocities (H, n, d) of H systems x (H, n, d); ``members`` is a stack of H one-head dynamics."""
-    own = jax.vmap(lambda member, tokens: member.pull(0.0, tokens))(members, x)  # (H, n, d)
-    return project(Weights(), 0.0, x, len(x) * own + coupling * x.mean(axis=0))
-
-
-@jax.jit
-def coupled_flow(members: Dynamics, x: Array, coupling: Array, dt: Array, steps: Array) -> Array:
-    """RK4 steps of many sets of coupled systems, on the sphere again after each; the tokens (b, H, n, d) at the end."""
-    velocity = jax.vmap(coupled_velocity, (0, 0, None))
-
-    def step(_: Array, x: Array) -> Array:
-        a = velocity(members, x, coupling)
-        b = velocity(members, unit(x + dt / 2 * a), coupling)
-        c = velocity(members, unit(x + dt / 2 * b), coupling)
-        d = velocity(members, unit(x + dt * c), coupling)
-        return unit(x + dt / 6 * (a + 2 * b + 2 * c + d))
-
-    return jax.lax.fori_loop(0, steps, step, x)
-
-
-def systems(whole: Dynamics) -> Dynamics:
-    """The heads of a dynamics as a stack of one-head dynamics, for `jax.vmap`."""
-    w = whole.weights
-    each = [Dynamics(Weights(w.Q[h], w.K[h], w.V[h]), whole.beta) for h in range(w.heads)]
-    stacked: Dynamics = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(a, float) for a in leaves]), *each)
-    return stacked
-
-
-def steps_for(params: Params, coupling: float, t: float) -> int:
-    """Enough steps for RK4 to be stable: dt kappa <= 1, and dt at most that of the flow."""
-    return int(np.ceil(t * max(1.0 / params.dt, coupling)))
-
-
 def _systems(params: Params, count: int, seeds: range) -> Data:
     """For every coupling (b, couplings): clusters in a system, how alike systems group tokens, and the distance of the
     mean copy from multi-head attention at the short time."""
@@ -164,25 +127,19 @@ def _systems(params: Params, count: int, seeds: range) -> Data:
     start = jnp.asarray(np.repeat(x0[:, None], count, axis=1))  # (b, H, n, d)
     found: dict[str, list[np.ndarray]] = {"own": [], "alike": [], "off": []}
     for coupling in params.couplings:
-        steps = steps_for(params, coupling, params.short)
+        steps = steps_for(params.dt, coupling, params.short)
         near = np.asarray(coupled_flow(members, start, coupling, params.short / steps, steps))
         found["off"].append(np.linalg.norm(near.mean(axis=1) - joint, axis=-1).mean(axis=-1))
         if coupling > LONGEST:
             found["own"].append(np.full(len(x0), np.nan))
             found["alike"].append(np.full(len(x0), np.nan))
             continue
-        steps = steps_for(params, coupling, params.t)
+        steps = steps_for(params.dt, coupling, params.t)
         end = np.asarray(coupled_flow(members, start, coupling, params.t / steps, steps))
         labels = cluster_labels(end, TOGETHER)  # (b, H, n)
         found["own"].append(cluster_count(end, TOGETHER).mean(axis=1))
         found["alike"].append(np.array([alike(each) for each in labels]))
     return {key: np.stack(values, axis=1) for key, values in found.items()}
-
-
-def alike(labels: np.ndarray) -> float:
-    """The mean adjusted Rand index of the groupings (H, n) of two different systems: 1 for the same groups, 0 by chance."""
-    pairs = combinations(range(len(labels)), 2)
-    return float(np.mean([adjusted_rand(labels[a], labels[b]) for a, b in pairs]))
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -221,14 +178,14 @@ def _consensus(params: Params, data: Data) -> Verdict:
 
 
 def _gather(params: Params, data: Data, family: str) -> Verdict:
-    """ "Interesting clustering phenomena also occur" is read as: at most a quarter as many clusters as tokens (0.05 rad)
-    at the horizon, in the mean over instances, with every number of heads pooled. Uniform tokens have nearly n."""
+    """ "Interesting clustering phenomena also occur" is read as: at most a quarter as many clusters (0.05 rad) as
+    tokens at the horizon, in the mean over instances, all numbers of heads pooled. Uniform tokens have nearly n."""
     share = np.concatenate([data[f"{family}-{h}/count"] for h in params.heads]) / params.n
     start = np.concatenate([data[f"{family}-{h}/start"] for h in params.heads]).mean()
     each = ", ".join(f"H = {h}: {data[f'{family}-{h}/count'].mean():.2f}" for h in params.heads)
     return judge_number(
-        f"Tokens on the sphere gather with several heads, {WORDS[family]}: at most a quarter as many clusters as tokens "
-        "(share of n).",
+        f"Tokens on the sphere gather with several heads, {WORDS[family]}: at most a quarter as many clusters as "
+        "tokens (share of n).",
         SOURCE,
         share,
         (0.0, 0.25),
@@ -272,7 +229,7 @@ def _limit(params: Params, data: Data, count: int) -> Verdict:
         (y * x).sum(axis=1) / (x**2).sum(),
         (-1.15, -0.85),
         kind="theorem",
-        notes=f"at t = {params.short:g}; mean distance {np.exp(y[:, -1]).mean():.2g} at kappa = {params.couplings[-1]:g}",
+        notes=f"at t = {params.short:g}; mean {np.exp(y[:, -1]).mean():.2g} at kappa = {params.couplings[-1]:g}",
     )
 
 
@@ -331,11 +288,55 @@ def draw(params: Params, data: Data) -> Figures:
         strong, off, reference={r"$1/\kappa$": (strong, 0.6 * first[-1] * strong[-1] / strong)},
         xlabel=r"coupling $\kappa$", ylabel="distance from multi-head", xscale="log", yscale="log", marks=True,
     )  # fmt: skip
+    start = f"n = {params.n} uniform tokens in R^{params.d}, beta = {params.beta:g}, random Q_h'K_h > 0, "
+    seeds = f"{params.instances} seeds from {params.seed} on, means with 95% intervals."
     return {
-        "Clusters on the sphere against the number of heads": counts,
-        "Clusters in each of several systems, and how alike their groups are, against the coupling": together,
-        "Strongly coupled systems are multi-head attention": limit,
+        TITLE: captioned(counts, f"{start}clusters closer than {TOGETHER:g} rad at t = {params.t:g}; {seeds}"),
+        "Clusters in each of several systems, and how alike their groups are, against the coupling": captioned(
+            together, f"{start}V_h random symmetric, t = {params.t:g}; {seeds}"
+        ),
+        "Strongly coupled systems are multi-head attention": captioned(
+            limit, f"{start}V_h random symmetric: mean distance of a token's mean copy at t = {params.short:g}; {seeds}"
+        ),
     }
+
+
+def finding(params: Params, data: Data) -> Finding:
+    first, last = params.heads[0], params.heads[-1]
+    count = {h: data[f"symmetric-{h}/count"].mean() for h in (first, last)}
+    index = data[f"systems-{params.systems[-1]}/alike"].mean(axis=0)
+    return Finding(
+        "Both papers leave several heads open and expect interesting clusters.",
+        f"On the sphere {count[last]:.1f} clusters form on average with {last} heads and random symmetric V_h, "
+        f"{count[first]:.1f} with {first}; {params.systems[-1]} systems that exchange tokens group them alike from "
+        f"weak coupling on (index {index[0]:.2f} without exchange, "
+        f"{index[params.couplings.index(4.0)]:.2f} at kappa = 4).",
+        TITLE,
+    )
+
+
+def check(params: Params) -> dict[str, Check]:
+    """Five tokens with three heads to t = 0.2, and the velocity of three coupled systems from unlike places."""
+    small = replace(params, n=5)
+    member, x0 = instance(small, "ginibre", 3, params.seed)
+    Q, K, V = (np.asarray(m) for m in (member.weights.Q, member.weights.K, member.weights.V))
+
+    def pulled(x: np.ndarray, h: int) -> np.ndarray:
+        return plain.pull(x, Q[h], K[h], V[h], params.beta)
+
+    def field(t: float, x: np.ndarray) -> np.ndarray:
+        return plain.projected(x, sum((pulled(x, h) for h in range(3)), np.zeros_like(x)))
+
+    x = np.stack([sphere(5, params.d, seed=[params.seed, h]) for h in range(3)])  # (H, n, d)
+    coupled = [plain.projected(x[h], 3 * pulled(x[h], h) + 2.0 * x.mean(axis=0)) for h in range(3)]
+    return {
+        "tokens with three heads at t = 0.2": (
+            simulate(member, x0, 0.2, 0.01, save=2).x[-1], plain.moved(field, x0, 0.2, 40), 1e-6,
+        ),
+        "the velocity of three coupled systems": (
+            coupled_velocity(systems(member), jnp.asarray(x), jnp.asarray(2.0)), np.stack(coupled), 1e-10,
+        ),
+    }  # fmt: skip
 
 
 EXPERIMENT = Experiment(
@@ -349,8 +350,12 @@ EXPERIMENT = Experiment(
     draw=draw,
     quick={"instances": 20, "heads": (1, 4, 16), "systems": (4,), "couplings": (0.0, 4.0, 16.0, 64.0), "n": 24},
     full={"instances": 1000},
+    check=check,
+    finding=finding,
+    topic="beyond",
+    leaves_out="Two and eight heads, two systems, couplings 1 and 256, a quarter of the tokens.",
     text="Every head has its own random Q, K and V. The number of clusters is followed as heads are added. Then heads "
     "become systems of their own, which pull the copies of a token towards their mean: without exchange every system "
-    "clusters by itself, with strong exchange the systems are multi-head attention, and in between one can watch the one "
-    "become the other.",
+    "clusters by itself, with strong exchange the systems are multi-head attention, and in between one can watch the "
+    "one become the other.",
 )

@@ -3,13 +3,13 @@
 Hegselmann-Krause: score "bounded", discrete layers: x_i becomes the mean of the opinions within 1.
 Krause: x_i' = sum_j a_ij (x_j - x_i), a_ij = phi(|x_i - x_j|^2) / sum_k phi(|x_i - x_k|^2) with phi(r) = max(1 - r, 0),
 of compact support: one score of distances, softmax of its logarithm.
-Mean-shift: score "distance"; data tokens see only themselves and stay, probes see only the data and climb their density.
+Mean-shift: score "distance"; data tokens see only themselves and stay, probes see only the data and climb its density.
 Sinkformer: attention made doubly stochastic. With Q = K = V = I its tokens follow the gradient of
 
     F(X) = min over doubly stochastic P of -(1/n) sum_ij P_ij <x_i, x_j> + (1/n) sum_ij P_ij ln P_ij,
 
-so dF/dt = -(2/n) sum_i |x_i'|^2 (P is symmetric, and the minimum does not feel the change of P), and because columns sum
-to 1 the mean token grows exactly like e^t. Softmax attention does neither.
+so dF/dt = -(2/n) sum_i |x_i'|^2 (P is symmetric, and the minimum does not feel the change of P), and because columns
+sum to 1 the mean token grows exactly like e^t. Softmax attention does neither.
 """
 
 from dataclasses import dataclass
@@ -250,7 +250,7 @@ def judge_shift(params: Any, data: Data, seeds: list[int]) -> list[Verdict]:
 
 
 def judge_sinkformer(data: Data, seeds: list[int]) -> list[Verdict]:
-    """The mean grows like e^t to 1e-6 (ten steps of RK4 err by 10 dt^5/120 = 3e-8 of it), and F is lost at the predicted
+    """The mean grows like e^t to 1e-6 (ten steps of RK4 err by 10 dt^5/120 = 3e-8), and F is lost at the predicted
     rate to 1% (a trapezium over 0.05 errs by dt^2/12 = 2e-4 times the second derivative on the flow's time scale)."""
     beside = data["softmax_mean"]
     mean = judge_share(

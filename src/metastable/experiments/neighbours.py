@@ -5,6 +5,7 @@ flocks in `neighbour_flocks`.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -62,7 +63,7 @@ PARTS = {
 def run(params: Params, work: Work) -> Data:
     data: Data = {}
     for name, part in PARTS.items():
-        data |= work.parts(name, params.instances, min(50, params.instances), lambda a, b, f=part: f(params, a, b))  # type: ignore[misc]
+        data |= work.parts(name, params.instances, min(50, params.instances), partial(part, params))
     return {**data, "kuramoto_t": np.linspace(0.0, params.t, 81)}
 
 
@@ -107,9 +108,9 @@ def draw(params: Params, data: Data) -> Figures:
         axes[5].legend(loc="best")
     what = (
         f"One start of each model with n = {params.n} (mean-shift: {params.n} data in {params.blobs} blobs, bandwidth "
-        f"{params.bandwidth:g}), and for Kuramoto (30 starts), Vicsek (grey lines: starts, orange: mean) and Cucker-Smale "
-        f"(medians) {params.instances} seeds from {params.seed} on. Vicsek: square of side 5, reach 1, speed 0.03, "
-        f"{params.vicsek_steps} steps. Cucker-Smale: psi = (1 + r^2)^-b."
+        f"{params.bandwidth:g}), and for Kuramoto (30 starts), Vicsek (grey lines: starts, orange: mean) and "
+        f"Cucker-Smale (medians) {params.instances} seeds from {params.seed} on. Vicsek: square of side 5, reach 1, "
+        f"speed 0.03, {params.vicsek_steps} steps. Cucker-Smale: psi = (1 + r^2)^-b."
     )
     numbers = f"Share of {params.instances} starts, seeds from {params.seed} on, that show the known result."
     return {TITLE: captioned(figure, what), "The neighbours in numbers": captioned(_table(params, data), numbers)}
@@ -172,8 +173,9 @@ def finding(params: Params, data: Data) -> Finding:
     return Finding(
         "The transformer's equation is said to be close to models of opinions, flocks and oscillators.",
         f"Seven of them run as the same equation and show what they are known for: Krause's opinions end in "
-        f"{data['krause_count'].mean():.1f} clusters on average, Vicsek's order falls from {order[0]:.2f} to {order[-1]:.2f} "
-        f"with noise, a Sinkformer's energy falls as a gradient flow's to {data['sinkhorn_energy'].max():.1g}.",
+        f"{data['krause_count'].mean():.1f} clusters on average, Vicsek's order falls from {order[0]:.2f} to "
+        f"{order[-1]:.2f} with noise, a Sinkformer's energy falls as a gradient flow's to "
+        f"{data['sinkhorn_energy'].max():.1g}.",
         TITLE,
     )
 
@@ -194,7 +196,7 @@ EXPERIMENT = Experiment(
     topic="beyond",
     leaves_out="Half the tokens and a tenth of the starts of the full size.",
     text="Opinion dynamics (in layers and as Krause's flow), mean-shift, Sinkformers, Kuramoto's oscillators, Vicsek's "
-    "particles and Cucker and Smale's birds are the same equation with another score, mask or normalisation, and are run "
-    "by the same code. Each must show the result it is known for: clusters that no longer see each other, the modes of a "
+    "particles and Cucker and Smale's birds are the same equation with another score, mask or normalisation, run by "
+    "the same code. Each must show the result it is known for: clusters that no longer see each other, the modes of a "
     "density, a gradient flow, synchrony, order that is lost with noise, flocking for slowly falling influence.",
 )
