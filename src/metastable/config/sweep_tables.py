@@ -12,7 +12,7 @@ def _names(value: Any) -> Any:
     return split(value) if isinstance(value, str) else value
 
 
-Names = Annotated[Any, BeforeValidator(_names)]
+Names = Annotated[str | list[Any] | dict[str, Any] | None, BeforeValidator(_names)]
 
 
 class SweepTable(Table):
@@ -23,7 +23,9 @@ class SweepTable(Table):
     design: str = setting("Sweep", "of parameters that are drawn (0.5..9): random or latin", "grid")
     samples: Whole | None = setting("Sweep", "how many points are drawn")
     design_seed: Whole = setting("Sweep", "seed of the drawn points", 0)
-    jobs: Whole | None = setting("Workers", "worker processes; 0: none, in this process [cores for long sweeps, else 0]")
+    jobs: Whole | None = setting(
+        "Workers", "worker processes; 0: none, in this process [cores for long sweeps, else 0]"
+    )
     cluster: str | None = setting("Workers", "Dask: local, or a scheduler's address such as tcp://host:8786")
     limit: Number | None = setting("Workers", "seconds after which a chunk is given up [300, or 30 times the estimate]")
     out: str | None = setting("Output", "folder of the sweep [sweeps/NAME-FINGERPRINT]")
@@ -39,5 +41,5 @@ class Probe(Table):
     longest: Whole = setting("Probe", "texts are cut to so many tokens", 1024)
 
 
-class SweepFlags(Simulate, SweepTable):
+class SweepFlags(SweepTable, Simulate):
     """The flags of `metastable sweep`: every setting of a run, with one value or several, and those of [sweep]."""

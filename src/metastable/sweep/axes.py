@@ -102,9 +102,14 @@ def restored(stored: Any) -> Values | Drawn:
 
 def outside(values: Values, others: Values) -> Values:
     """The values that are not among ``others``, in their order; a range stays one where it can."""
-    if isinstance(values, range) and isinstance(others, range) and (values.start, values.step) == (
-        others.start,
-        others.step,
+    if (
+        isinstance(values, range)
+        and isinstance(others, range)
+        and (values.start, values.step)
+        == (
+            others.start,
+            others.step,
+        )
     ):
         return values[len(others) :]
     held = others if isinstance(others, range) else set(others)
@@ -167,7 +172,9 @@ def _range(name: str, numbers: Mapping[str, float], count: int, scale: str, whol
         values = start + float(step) * np.arange(min(count, _MOST + 1))
     elif scale == "log":
         if min(start, numbers["stop"]) <= 0:
-            raise InputError(f"A logarithmic range of {name} needs positive ends, not {start:g} to {numbers['stop']:g}.")
+            raise InputError(
+                f"A logarithmic range of {name} needs positive ends, not {start:g} to {numbers['stop']:g}."
+            )
         values = np.geomspace(start, numbers["stop"], min(count, _MOST + 1))
     else:
         values = np.linspace(start, numbers["stop"], min(count, _MOST + 1))

@@ -44,7 +44,9 @@ class DaskExecutor(Executor):
                 )
             cluster = self._local.scheduler_address
         elif "://" not in cluster:
-            raise InputError(f"cluster must be local or a scheduler's address such as tcp://host:8786, not {cluster!r}.")
+            raise InputError(
+                f"cluster must be local or a scheduler's address such as tcp://host:8786, not {cluster!r}."
+            )
         try:
             self._client = Client(cluster, timeout=_WAIT, set_as_default=False)
             self._client.wait_for_workers(1, timeout=_WAIT)

@@ -111,9 +111,7 @@ class Box:
     def columns(self, runs: np.ndarray) -> dict[str, list[Value]]:
         """The values of every axis at the numbered runs."""
         places = np.unravel_index(runs, [len(values) for values in self.axes.values()])
-        return {
-            name: [values[k] for k in place.tolist()] for (name, values), place in zip(self.axes.items(), places)
-        }
+        return {name: [values[k] for k in place.tolist()] for (name, values), place in zip(self.axes.items(), places)}
 
 
 def new_boxes(design: Design, before: Design | None) -> list[Box]:

@@ -16,7 +16,11 @@ def observables(given: Any) -> dict[str, Any]:
     >>> observables(["clusters", "similarity_share(above=0.9)"])
     {'clusters': 'clusters', 'similarity_share(above=0.9)': 'similarity_share(above=0.9)'}
     """
-    listed = dict(given) if isinstance(given, Mapping) else {str(v): v for v in ([given] if isinstance(given, str) else given)}
+    listed = (
+        dict(given)
+        if isinstance(given, Mapping)
+        else {str(v): v for v in ([given] if isinstance(given, str) else given)}
+    )
     for column, what in listed.items():
         if callable(what):
             continue
@@ -34,7 +38,9 @@ def measures(observe: Mapping[str, Any]) -> dict[str, Callable[[Any], Any]]:
 def _function(text: Any) -> Callable[[Any], Any]:
     parsed = parse(text) if isinstance(text, str) else None
     if parsed is None or parsed.factor != 1.0:
-        raise InputError(f"observe takes names of observables, such as clusters or clusters(tolerance=0.05), not {text!r}.")
+        raise InputError(
+            f"observe takes names of observables, such as clusters or clusters(tolerance=0.05), not {text!r}."
+        )
     if parsed.name not in OBSERVABLES:
         raise unknown("observable", parsed.name, OBSERVABLES)
     entry, options = OBSERVABLES[parsed.name], parsed.options

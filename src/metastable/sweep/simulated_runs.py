@@ -100,7 +100,9 @@ def rows(spec: "Spec", how: Mapping[str, Any], columns: Mapping[str, Sequence[An
         for ensemble in _ensembles(spec, columns):
             found.append(_observed(spec, ensemble, str(how["engine"])))
     names = {name: None for part in found for name in part}  # in order, once
-    merged = {name: np.concatenate([part.get(name, np.full(len(part["run"]), np.nan)) for part in found]) for name in names}
+    merged = {
+        name: np.concatenate([part.get(name, np.full(len(part["run"]), np.nan)) for part in found]) for name in names
+    }
     order = np.argsort(merged["run"], kind="stable")
     return {name: values[order] for name, values in merged.items()}
 

@@ -75,7 +75,9 @@ def dry_run(job: SweepJob, folder: Path) -> Estimate:
     plan = _planned(job, folder)[0]
     landed = numbers_in(folder, CHUNKS)
     left = plan.chunks - len([k for k in landed if k < plan.chunks])
-    seconds = sum(p.seconds * (1 - len([k for k in landed if 0 <= k - p.before < p.chunks]) / p.chunks) for p in plan.parts)
+    seconds = sum(
+        p.seconds * (1 - len([k for k in landed if 0 <= k - p.before < p.chunks]) / p.chunks) for p in plan.parts
+    )
     times = job.spec.times if isinstance(job.spec.times, int) else len(job.spec.times)
     columns = 3 + len(plan.design.names) + len(job.spec.observe)
     most = max(part.bytes for part in plan.parts)
@@ -224,4 +226,3 @@ def _duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds + 0.5), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-

@@ -1,9 +1,9 @@
 """A sweep on disk: a record folder (`metastable.store.folder`) with
 
-    plan.json                   the design, and its parts: boxes of runs and how they are cut into chunks
-    chunks/000/000012.parquet   the rows of chunk 12, whole or absent
-    failed/000012.json          a chunk that failed by its own doing: error, parameters, traceback
-    table.parquet               all rows, written at the end
+plan.json                   the design, and its parts: boxes of runs and how they are cut into chunks
+chunks/000/000012.parquet   the rows of chunk 12, whole or absent
+failed/000012.json          a chunk that failed by its own doing: error, parameters, traceback
+table.parquet               all rows, written at the end
 """
 
 import os
@@ -224,5 +224,7 @@ def describe_points(columns: Mapping[str, list[Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, values in columns.items():
         distinct = list(dict.fromkeys(values))
-        found[name] = distinct if len(distinct) <= 8 else {"first": distinct[0], "last": distinct[-1], "count": len(distinct)}
+        found[name] = (
+            distinct if len(distinct) <= 8 else {"first": distinct[0], "last": distinct[-1], "count": len(distinct)}
+        )
     return {name: np.asarray(v).tolist() if isinstance(v, list) else v for name, v in found.items()}

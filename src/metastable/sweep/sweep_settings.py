@@ -20,6 +20,11 @@ from metastable.sweep.targets import TARGETS, Target
 
 TIMES = 31
 OBSERVE = ("clusters",)
+_INSTEAD = {
+    "save": "it measures at the times of [sweep] times",
+    "runs": "sweep over seed instead, as in seed = {start = 0, count = 50}",
+    "until": "all its runs go to t",
+}
 
 
 @dataclass(frozen=True)
@@ -101,11 +106,16 @@ def read_job(config: Any = None, flags: Mapping[str, Any] | None = None) -> Swee
     own = checked(SweepTable, {k: v for k, v in sweep.items() if k in SweepTable.model_fields})
     found = {k: _axis(target, k, v) for k, v in sweep.items() if k not in SweepTable.model_fields}
     base = _inputs({k: v for k, v in base.items() if k not in found and k != "out"})
+    for name in base:
+        if name in target.fixed and name != "texts":
+            raise InputError(f"A sweep has no {name}: {_INSTEAD.get(name, 'leave it out')}.")
     checked(target.table, base)  # names and types; values are tried with the first run
     if not found:
-        raise InputError("A sweep needs a parameter with several values, such as --beta 0.5:9:18 or [sweep] beta = [...].")
+        raise InputError(
+            "A sweep needs a parameter with several values, such as --beta 0.5:9:18 or [sweep] beta = [...]."
+        )
     design = make_design(_ordered(target, found), own.design, own.samples, own.design_seed)
-    times = _times(own, base)
+    times = _times(own)
     spec = Spec(target.name, base, observables(own.observe or list(OBSERVE)), times, design.draws)
     marks = {f"{k} sha256": _mark(v) for k, v in base.items() if k == "tokens"}
     return SweepJob(spec, design, tables.name if config is not None else "sweep", own, marks)
@@ -115,7 +125,9 @@ def _tables(config: Any) -> Tables:
     if config is None or isinstance(config, (str, os.PathLike)):
         return read(None if config is None else Path(config))
     if not isinstance(config, Mapping) or not all(isinstance(v, Mapping) for v in config.values()):
-        raise InputError('A sweep is a TOML file or a mapping such as {"simulate": {"n": 24}, "sweep": {"beta": [1.0]}}.')
+        raise InputError(
+            'A sweep is a TOML file or a mapping such as {"simulate": {"n": 24}, "sweep": {"beta": [1.0]}}.'
+        )
     for name in config:
         if name not in ("simulate", "probe", "sweep"):
             raise unknown("table", name, ("simulate", "probe", "sweep"))
@@ -140,9 +152,7 @@ def _ordered(target: Target, found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: found[name] for name in sorted(found, key=lambda name: target.rank(name))}
 
 
-def _times(own: SweepTable, base: Mapping[str, Any]) -> int | tuple[float, ...]:
-    if "save" in base:
-        raise InputError("A sweep measures at the times of [sweep] times; leave out save.")
+def _times(own: SweepTable) -> int | tuple[float, ...]:
     times = TIMES if own.times is None else own.times
     if isinstance(times, int):
         if times < 1:
@@ -185,4 +195,3 @@ def _described(what: Any) -> Any:
     from metastable.store.describe import source_mark
 
     return what if isinstance(what, str) else source_mark(what)
-

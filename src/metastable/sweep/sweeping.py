@@ -63,9 +63,7 @@ def sweep(
     """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="metastable-sweep-") as place:
-            table = sweep(
-                config, Path(place) / "sweep", jobs=jobs, cluster=cluster, limit=limit, progress=progress
-            )
+            table = sweep(config, Path(place) / "sweep", jobs=jobs, cluster=cluster, limit=limit, progress=progress)
             table.folder = None
             return table
     job = read_job(config)
