@@ -94,8 +94,8 @@ def test_dataset_and_means():
 
 
 def test_drawn_parameters_are_coordinates_of_the_samples():
-    sweep = {"beta": {"low": 0.5, "high": 9.0}, "n": {"low": 4, "high": 6}, "samples": 4, "design": "latin", "seed": [0, 1],
-             "observe": ["order"], "times": [0.5]}  # fmt: skip
+    sweep = {"beta": {"low": 0.5, "high": 9.0}, "n": {"low": 4, "high": 6}, "samples": 4, "design": "latin",
+             "seed": [0, 1], "observe": ["order"], "times": [0.5]}  # fmt: skip
     table = ms.sweep({"simulate": BASE, "sweep": sweep})
     assert len(table) == 8
     data = table.dataset()
@@ -146,9 +146,8 @@ def test_what_cannot_be_swept_is_refused_before_anything_runs(config, said, tmp_
 
 def test_flags_and_files_mean_the_same(tmp_path):
     file = tmp_path / "a.toml"
-    file.write_text(
-        '[simulate]\nn = 6\n[sweep]\nbeta = {start = 0.5, stop = 9.0, count = 4}\nseed = {start = 0, count = 50}\nobserve = ["clusters"]\n'
-    )
+    ranges = "beta = {start = 0.5, stop = 9.0, count = 4}\nseed = {start = 0, count = 50}"
+    file.write_text(f'[simulate]\nn = 6\n[sweep]\n{ranges}\nobserve = ["clusters"]\n')
     by_file = read_job(file)
     by_flags = read_job(None, {"n": "6", "beta": "0.5:9:4", "seed": "0:50", "observe": "clusters"})
     assert by_file.design == by_flags.design

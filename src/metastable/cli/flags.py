@@ -28,7 +28,7 @@ JSON = Annotated[bool, Parameter(name="--json", negative="", show_default=False,
 
 
 def flagged(table: type[Table], without: tuple[str, ...] = ()) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the flags of a table but ``without`` some; those that were used reach it as the dictionary ``flags``.
+    """Give a command the flags of a table, some left out; those that were used reach it as the dictionary ``flags``.
 
     Values stay text here: the table turns them into numbers, so that files and flags are refused in the same words.
     """

@@ -3,8 +3,8 @@
 ``metastable.sweep`` is a module that can be called:
 
 >>> import metastable as ms
->>> config = {"simulate": {"n": 6, "t": 1.0}, "sweep": {"beta": [1.0, 9.0], "seed": {"start": 0, "count": 3}, "times": 2}}
->>> table = ms.sweep(config)
+>>> values = {"beta": [1.0, 9.0], "seed": {"start": 0, "count": 3}, "times": 2}
+>>> table = ms.sweep({"simulate": {"n": 6, "t": 1.0}, "sweep": values})
 >>> len(table), list(table.columns)
 (12, ['run', 'seed', 'beta', 'time', 'clusters', 'status'])
 

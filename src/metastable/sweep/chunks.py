@@ -94,7 +94,7 @@ def restored_part(stored: Mapping[str, Any]) -> Part:
 
 
 def cut(spec: "Spec", box: Box, offset: int, before: int) -> Part:
-    """Cut a box into chunks of about `SECONDS` nominal seconds, in powers of two, and try the first run of each group."""
+    """Cut a box into chunks of about `SECONDS` nominal seconds, in powers of two; try each group's first run."""
     names = list(box.axes)
     drawn = set() if spec.draws is None else set(spec.draws.ranges)
     inner = {*spec.kind.inner} - ({SAMPLE} if drawn - {*spec.kind.inner} else set())

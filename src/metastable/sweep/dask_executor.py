@@ -52,8 +52,8 @@ class DaskExecutor(Executor):
             self._client.wait_for_workers(1, timeout=_WAIT)
         except (OSError, ValueError, TimeoutError) as error:
             raise InputError(
-                f"No Dask scheduler with workers answers at {cluster!r} ({type(error).__name__}); start `dask scheduler` "
-                "and `dask worker ADDRESS`, or use --cluster local."
+                f"No Dask scheduler with workers answers at {cluster!r} ({type(error).__name__}); start "
+                "`dask scheduler` and `dask worker ADDRESS`, or use --cluster local."
             ) from error
         self._looked = 0.0
         self.workers = self._threads()

@@ -20,7 +20,7 @@ _OWN = ("run", "time", "status", "valid_until")  # columns that are neither para
 
 
 class SweepTable(pandas.DataFrame):  # type: ignore[misc]
-    """A pandas.DataFrame, one row for each run and time: ``run``, parameters, ``seed``, ``time``, observables, ``status``.
+    """A pandas.DataFrame, a row for each run and time: ``run``, parameters, ``seed``, ``time``, observables, ``status``.
 
     ``grid`` are the names of the parameters that make a grid (drawn ones share ``sample``), ``drawn`` those drawn, and
     ``folder`` is where the sweep is, None when it is gone.
@@ -50,7 +50,7 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
         """The same as an ``xarray.Dataset``: one axis for each parameter and ``time``; drawn ones along ``sample``."""
         dims = [*self.grid, "time"]
         frame = pandas.DataFrame(self)
-        data = frame[[*dims, *self.observed, "status"]].set_index(dims).to_xarray()
+        data: xarray.Dataset = frame[[*dims, *self.observed, "status"]].set_index(dims).to_xarray()
         if self.drawn:
             points = frame.drop_duplicates(SAMPLE).set_index(SAMPLE)[list(self.drawn)].sort_index()
             data = data.assign_coords({name: (SAMPLE, points[name].to_numpy()) for name in self.drawn})
@@ -74,7 +74,7 @@ def mean_table(frame: pandas.DataFrame, by: list[str], observed: Sequence[str]) 
     """Means with Student's 95% intervals over groups of rows; nan values are left out."""
     groups = frame.groupby(by, sort=True, observed=True)[list(observed)]
     mean, count, spread = groups.mean(), groups.count(), groups.std(ddof=1)
-    out = {}
+    out: dict[str, Any] = {}
     for name in observed:
         n = count[name].to_numpy()
         with np.errstate(invalid="ignore", divide="ignore"):
