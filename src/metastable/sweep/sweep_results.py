@@ -20,7 +20,7 @@ _OWN = ("run", "time", "status", "valid_until")  # columns that are neither para
 
 
 class SweepTable(pandas.DataFrame):  # type: ignore[misc]
-    """A pandas.DataFrame, a row for each run and time: ``run``, parameters, ``seed``, ``time``, observables, ``status``.
+    """A pandas.DataFrame, a row for each run and time: run, parameters, ``seed``, ``time``, observables, ``status``.
 
     ``grid`` are the names of the parameters that make a grid (drawn ones share ``sample``), ``drawn`` those drawn, and
     ``folder`` is where the sweep is, None when it is gone.
