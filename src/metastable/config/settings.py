@@ -135,6 +135,22 @@ class Plot(Table):
     log: bool | None = setting("Picture", "logarithmic colours or axis")
 
 
+class SweepPlot(Table):
+    """The settings of `metastable plot` for a sweep."""
+
+    kind: str = setting("Picture", "of a sweep: heatmap or lines", "heatmap")
+    x: str | None = setting("Picture of a sweep", "the horizontal parameter, or time")
+    y: str | None = setting("Picture of a sweep", "the vertical parameter of a heatmap [time]")
+    value: str | None = setting("Picture of a sweep", "the observable [the first]")
+    by: str | None = setting("Picture of a sweep", "a parameter with a line for each value")
+    panels: str | None = setting("Picture of a sweep", "a parameter with a panel for each value")
+    log: bool | None = setting("Picture", "logarithmic horizontal axis")
+
+
+class PlotFlags(Plot, SweepPlot):
+    """The flags of `metastable plot`: those of a run's pictures and of a sweep's."""
+
+
 class Animate(Table):
     """The settings of `metastable animate`."""
 

@@ -15,6 +15,7 @@ from metastable.sweep.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in,
 
 if TYPE_CHECKING:
     import xarray
+    from matplotlib.figure import Figure
 
 _OWN = ("run", "time", "status", "valid_until")  # columns that are neither parameters nor observables
 
@@ -68,6 +69,13 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
                 raise unknown("parameter of the sweep", name, known)
         groups = list(by) or [name for name in known if name not in over]
         return mean_table(pandas.DataFrame(self), groups, self.observed)
+
+    def plot(self, kind: str = "heatmap", **options: Any) -> "Figure":
+        """A picture of the sweep: ``kind`` heatmap or lines; x, y, value, by, panels, log (`plots.sweep_plots`)."""
+        from metastable.plots.sweep_plots import plot_sweep
+
+        frame, observed = pandas.DataFrame(self), self.observed
+        return plot_sweep(lambda by: mean_table(frame, by, observed), self.parameters, observed, kind, **options)
 
 
 def mean_table(frame: pandas.DataFrame, by: list[str], observed: Sequence[str]) -> pandas.DataFrame:
