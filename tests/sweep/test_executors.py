@@ -7,8 +7,9 @@ import time
 import pytest
 
 from metastable.errors import InputError
+from metastable.sweep.choose_executor import make_executor
 from metastable.sweep.dask_executor import remote
-from metastable.sweep.executors import InProcess, make_executor
+from metastable.sweep.executors import InProcess
 from metastable.sweep.worker_pool import WorkerPool
 
 

@@ -155,3 +155,13 @@ def test_flags_and_files_mean_the_same(tmp_path):
     over = read_job(file, {"beta": "3", "n": "8"})
     assert over.design.axes["beta"] == (3.0,)
     assert over.spec.base == {"n": "8"}
+
+
+def test_axes_that_shape_a_run_come_first():
+    def order(**sweep):
+        return list(read_job({"simulate": {}, "sweep": sweep}).design.axes)
+
+    drawn = {"low": 1.0, "high": 2.0}
+    assert order(beta=[1.0], seed=[0], n=[4, 8], V=["goe"]) == ["n", "V", "seed", "beta"]
+    assert order(beta=drawn, samples=3, n=[4, 8], seed=[0]) == ["n", "sample", "seed"]
+    assert order(t=drawn, samples=3, seed=[0]) == ["sample", "seed"]

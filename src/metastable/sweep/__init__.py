@@ -24,7 +24,7 @@ _HOMES = {
     "run_sweep": "sweep_driver",
     "dry_run": "sweep_driver",
     "sweep_status": "sweep_folder",
-    "make_executor": "executors",
+    "make_executor": "choose_executor",
 }
 
 __all__ = ["dry_run", "make_executor", "read", "read_job", "run_sweep", "sweep", "sweep_status"]

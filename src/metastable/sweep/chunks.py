@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,8 @@ from metastable import __version__
 from metastable.errors import InputError
 from metastable.sweep.axes import plain, restored
 from metastable.sweep.designs import SAMPLE, Box
-
-if TYPE_CHECKING:
-    from metastable.sweep.sweep_settings import Spec
+from metastable.sweep.spec import Spec
+from metastable.sweep.targets import TARGETS
 
 SECONDS = 1.0  # nominal, of one chunk: long beside what a task costs, short beside a sweep
 ROWS = 2**18  # at most so many rows in a chunk
@@ -93,11 +92,11 @@ def restored_part(stored: Mapping[str, Any]) -> Part:
     return Part(Box(axes), sizes=tuple(stored["sizes"]), hows=tuple(stored["hows"]), **kept)
 
 
-def cut(spec: "Spec", box: Box, offset: int, before: int) -> Part:
+def cut(spec: Spec, box: Box, offset: int, before: int) -> Part:
     """Cut a box into chunks of about `SECONDS` nominal seconds, in powers of two; try each group's first run."""
-    names = list(box.axes)
+    names, target = list(box.axes), TARGETS[spec.target]
     drawn = set() if spec.draws is None else set(spec.draws.ranges)
-    inner = {*spec.kind.inner} - ({SAMPLE} if drawn - {*spec.kind.inner} else set())
+    inner = {*target.inner} - ({SAMPLE} if drawn - {*target.inner} else set())
     outer = next((k for k, name in enumerate(names) if name in inner), len(names))
     groups = int(np.prod([len(box.axes[name]) for name in names[:outer]], dtype=np.int64))
     each = box.runs // groups
@@ -106,12 +105,12 @@ def cut(spec: "Spec", box: Box, offset: int, before: int) -> Part:
     for group in range(groups):
         point = points(spec, box, np.array([group * each]))
         first = {name: values[0] for name, values in point.items()}
-        key = tuple(v for name, v in first.items() if name not in spec.kind.inner)
+        key = tuple(v for name, v in first.items() if name not in target.inner)
         if key not in known:
-            known[key] = spec.kind.prepare(spec, first)
+            known[key] = target.prepare(spec, first)
         how, cost, size = known[key]
         count = spec.times if isinstance(spec.times, int) else len(spec.times)
-        sizes.append(chunk_size(spec.kind.seconds({**spec.base, **first}, count), count, spec.kind.most))
+        sizes.append(chunk_size(target.seconds({**spec.base, **first}, count), count, target.most))
         hows.append(how)
         seconds += cost * each
         most = max(most, size * min(sizes[-1], each))
@@ -131,7 +130,7 @@ def all_chunks(parts: list[Part]) -> Iterator[Chunk]:
             yield part.chunk(k)
 
 
-def points(spec: "Spec", box: Box, runs: np.ndarray) -> dict[str, list[Any]]:
+def points(spec: Spec, box: Box, runs: np.ndarray) -> dict[str, list[Any]]:
     """The parameters of some runs of a box, drawn ones included."""
     columns: dict[str, list[Any]] = dict(box.columns(runs))
     if spec.draws is not None:
@@ -140,17 +139,17 @@ def points(spec: "Spec", box: Box, runs: np.ndarray) -> dict[str, list[Any]]:
     return columns
 
 
-def compute(spec: "Spec", chunk: Chunk) -> bytes:
+def compute(spec: Spec, chunk: Chunk) -> bytes:
     """A chunk's rows as a parquet file: what every worker does, wherever it is."""
     if spec.version != __version__:
         raise InputError(f"The worker has metastable {__version__} and the driver {spec.version}; install the same.")
     numbers = np.arange(chunk.first, chunk.last)
     columns = points(spec, chunk.box, numbers)
-    found = spec.kind.rows(spec, chunk.how, columns)
+    found = TARGETS[spec.target].rows(spec, chunk.how, columns)
     return as_parquet(spec, columns, found, chunk.offset + numbers)
 
 
-def as_parquet(spec: "Spec", columns: Mapping[str, list[Any]], found: dict[str, Any], numbers: np.ndarray) -> bytes:
+def as_parquet(spec: Spec, columns: Mapping[str, list[Any]], found: dict[str, Any], numbers: np.ndarray) -> bytes:
     """Parameters beside what was measured: one row for each run and time."""
     import pyarrow
     from pyarrow import parquet
@@ -159,7 +158,7 @@ def as_parquet(spec: "Spec", columns: Mapping[str, list[Any]], found: dict[str, 
     out = {"run": pyarrow.array(numbers[place])}
     for name, values in columns.items():
         out[name] = pyarrow.array(values).take(pyarrow.array(place))
-    if "seed" in spec.kind.table.model_fields and "seed" not in out:
+    if "seed" in TARGETS[spec.target].table.model_fields and "seed" not in out:
         out["seed"] = pyarrow.array(np.full(len(place), int(spec.base.get("seed", 0))))
     out |= {name: pyarrow.array(values) for name, values in found.items()}
     buffer = io.BytesIO()

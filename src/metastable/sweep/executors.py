@@ -1,6 +1,6 @@
 """Where tasks are computed: this process, worker processes, or a Dask cluster, behind one small interface.
 
-    with make_executor(jobs, cluster) as executor:
+    with make_executor(jobs, cluster) as executor:            # `metastable.sweep.choose_executor`
         executor.submit(key, function, arguments)     # at most `executor.room` at a time
         for outcome in executor.finished(timeout): ...
 
@@ -128,18 +128,3 @@ def _alarm(limit: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-
-
-def make_executor(jobs: int, cluster: str | None = None, limit: float | None = None) -> Executor:
-    """The executor meant: a Dask cluster ("local" or an address), worker processes, or with 0 jobs this process."""
-    if jobs < 0:
-        raise InputError(f"jobs must be a whole number >= 0, not {jobs}.")
-    if cluster is not None:
-        from metastable.sweep.dask_executor import DaskExecutor
-
-        return DaskExecutor(cluster, jobs, limit)
-    if jobs == 0:
-        return InProcess(limit)
-    from metastable.sweep.worker_pool import WorkerPool
-
-    return WorkerPool(jobs, limit)

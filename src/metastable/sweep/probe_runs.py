@@ -11,10 +11,10 @@ from metastable.config.settings import checked
 from metastable.config.sweep_tables import Probe
 from metastable.errors import InputError
 from metastable.sweep.measuring import flattened, measures
+from metastable.sweep.spec import Spec
 
 if TYPE_CHECKING:
     from metastable.models.model import Model
-    from metastable.sweep.sweep_settings import Spec
 
 
 def nominal_seconds(values: Mapping[str, Any], times: int) -> float:
@@ -22,7 +22,7 @@ def nominal_seconds(values: Mapping[str, Any], times: int) -> float:
     return 0.5
 
 
-def prepare(spec: "Spec", point: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
+def prepare(spec: Spec, point: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
     """Nothing to decide; the model and the text must be there."""
     settings = checked(Probe, {**spec.base, **point})
     model, text = _model(settings.model), _text(spec, settings)
@@ -31,7 +31,7 @@ def prepare(spec: "Spec", point: Mapping[str, Any]) -> tuple[dict[str, Any], flo
     return {}, nominal_seconds({}, 0), 8.0 * (depth + 1) * tokens * model.dimension
 
 
-def rows(spec: "Spec", how: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def rows(spec: Spec, how: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Observables of every text at the chosen layers."""
     from metastable.models.probe import trajectory
 
@@ -50,7 +50,7 @@ def rows(spec: "Spec", how: Mapping[str, Any], columns: Mapping[str, Sequence[An
     return {name: np.concatenate([p.get(name, np.full(len(p["run"]), np.nan)) for p in parts]) for name in names}
 
 
-def _layers(spec: "Spec", layers: np.ndarray) -> np.ndarray:
+def _layers(spec: Spec, layers: np.ndarray) -> np.ndarray:
     """The places of the layers to keep: an even selection, or those asked for that there are."""
     if isinstance(spec.times, int):
         return np.unique(np.linspace(0, len(layers) - 1, min(spec.times, len(layers))).round().astype(int))
@@ -64,7 +64,7 @@ def _model(name: str) -> "Model":
     return load(name)
 
 
-def _text(spec: "Spec", settings: Probe) -> str:
+def _text(spec: Spec, settings: Probe) -> str:
     from metastable.models.texts import default_corpus, texts
 
     given: Any = settings.texts if settings.texts is not None else default_corpus(settings.model)

@@ -6,7 +6,7 @@ Dynamics with arrays for numbers, others that are equal in structure a list of d
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +21,14 @@ from metastable.solve.methods import METHODS
 from metastable.solve.observe import observe_many
 from metastable.solve.plan import Plan, make_plan, structure, with_numbers
 from metastable.sweep.measuring import flattened, measures
-
-if TYPE_CHECKING:
-    from metastable.sweep.sweep_settings import Spec
+from metastable.sweep.spec import Spec
 
 _TOGETHER = ("beta", "noise", "seed")  # what runs of one Dynamics may differ in
 _HOW = ("t", "dt", "method", "rtol", "atol", "dtype", "trust")
 _PAIR, _COORDINATE, _MEASURE = 1e-9, 5e-10, 5e-9  # nominal seconds for a pair of tokens, its coordinates, a measurement
 
 
-def settings_of(spec: "Spec", point: Mapping[str, Any]) -> Simulate:
+def settings_of(spec: Spec, point: Mapping[str, Any]) -> Simulate:
     """The settings of one run."""
     return checked(Simulate, {**spec.base, **{name: v for name, v in point.items() if name != "sample"}})
 
@@ -48,7 +46,7 @@ def nominal_seconds(values: Mapping[str, Any], times: int) -> float:
     return copies * steps * stages * heads * n * n * pair + times * n * n * _MEASURE + 2e-5
 
 
-def prepare(spec: "Spec", point: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
+def prepare(spec: Spec, point: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
     """The engine that a run of these parameters takes, and its seconds and bytes."""
     settings = settings_of(spec, point)
     dynamics, x0 = make_parts(settings)
@@ -60,12 +58,12 @@ def prepare(spec: "Spec", point: Mapping[str, Any]) -> tuple[dict[str, Any], flo
     return {"engine": chosen.name}, float(chosen.cost(plan)), saved
 
 
-def _plan(spec: "Spec", settings: Simulate, dynamics: Any, tokens: np.ndarray, engine: str) -> tuple[Plan, np.ndarray]:
+def _plan(spec: Spec, settings: Simulate, dynamics: Any, tokens: np.ndarray, engine: str) -> tuple[Plan, np.ndarray]:
     how = {name: getattr(settings, name) for name in _HOW}
     return make_plan(dynamics, tokens, **how, save=_save(spec, settings), engine=engine)
 
 
-def _save(spec: "Spec", settings: Simulate) -> Any:
+def _save(spec: Spec, settings: Simulate) -> Any:
     return spec.times if isinstance(spec.times, int) else list(spec.times)
 
 
@@ -92,7 +90,7 @@ class _Ensemble:
         return with_numbers(self.dynamics[0], **alike)
 
 
-def rows(spec: "Spec", how: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def rows(spec: Spec, how: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Observables of every run at every time, runs in their order."""
     found: list[dict[str, np.ndarray]] = []
     with warnings.catch_warnings():
@@ -107,7 +105,7 @@ def rows(spec: "Spec", how: Mapping[str, Any], columns: Mapping[str, Sequence[An
     return {name: values[order] for name, values in merged.items()}
 
 
-def _ensembles(spec: "Spec", columns: Mapping[str, Sequence[Any]]) -> list[_Ensemble]:
+def _ensembles(spec: Spec, columns: Mapping[str, Sequence[Any]]) -> list[_Ensemble]:
     count = len(next(iter(columns.values())))
     shared = [name for name in columns if name not in (*_TOGETHER, "sample")]
     groups: dict[tuple[Any, ...], list[int]] = {}
@@ -120,7 +118,7 @@ def _ensembles(spec: "Spec", columns: Mapping[str, Sequence[Any]]) -> list[_Ense
 
 
 def _add_group(
-    spec: "Spec",
+    spec: Spec,
     common: Mapping[str, Any],
     places: list[int],
     columns: Mapping[str, Sequence[Any]],
@@ -157,7 +155,7 @@ def _drawn(given: Any) -> bool:
     return "@" in given or (parsed is not None and "seed" not in parsed.options)
 
 
-def _observed(spec: "Spec", ensemble: _Ensemble, engine: str) -> dict[str, np.ndarray]:
+def _observed(spec: Spec, ensemble: _Ensemble, engine: str) -> dict[str, np.ndarray]:
     settings, dynamics = ensemble.settings, ensemble.together()
     tokens = np.stack(ensemble.tokens)
     plan, _ = _plan(spec, settings, dynamics, tokens, "auto")

@@ -15,9 +15,10 @@ import numpy as np
 from metastable.progress import Progress, Report, silent
 from metastable.store.files import disk_errors, remove
 from metastable.store.folder import check, claim, finish, reopen, status
+from metastable.sweep.choose_executor import make_executor
 from metastable.sweep.chunks import Chunk, Part, all_chunks, compute, cut, points
 from metastable.sweep.designs import new_boxes
-from metastable.sweep.executors import Executor, Outcome, make_executor
+from metastable.sweep.executors import Executor, Outcome
 from metastable.sweep.sweep_folder import (
     CHUNKS,
     FAILED,

@@ -2,20 +2,20 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from metastable import __version__
 from metastable.config.settings import checked, kinds
 from metastable.config.sweep_tables import SweepTable
 from metastable.config.toml_files import Tables, read
 from metastable.errors import InputError, unknown
 from metastable.store.folder import Purpose, digest
 from metastable.sweep import axes
-from metastable.sweep.designs import Design, Draws, make_design
+from metastable.sweep.designs import SAMPLE, Design, make_design
 from metastable.sweep.measuring import observables
+from metastable.sweep.spec import Spec
 from metastable.sweep.targets import TARGETS, Target
 
 TIMES = 31
@@ -25,26 +25,6 @@ _INSTEAD = {
     "runs": "sweep over seed instead, as in seed = {start = 0, count = 50}",
     "until": "all its runs go to t",
 }
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Everything that decides the numbers of a run but its own parameters: plain data, sent to workers.
-
-    ``observe`` is column -> observable; ``times`` a count or a list; ``draws`` turns samples into parameters.
-    """
-
-    target: str
-    base: Mapping[str, Any]
-    observe: Mapping[str, str | Callable[..., Any]]
-    times: int | tuple[float, ...]
-    draws: Draws | None = None
-    version: str = __version__
-
-    @property
-    def kind(self) -> Target:
-        """The target's entry in `metastable.sweep.targets.TARGETS`."""
-        return TARGETS[self.target]
 
 
 @dataclass(frozen=True)
@@ -114,7 +94,7 @@ def read_job(config: Any = None, flags: Mapping[str, Any] | None = None) -> Swee
         raise InputError(
             "A sweep needs a parameter with several values, such as --beta 0.5:9:18 or [sweep] beta = [...]."
         )
-    design = make_design(_ordered(target, found), own.design, own.samples, own.design_seed)
+    design = _ordered(target, make_design(found, own.design, own.samples, own.design_seed))
     times = _times(own)
     spec = Spec(target.name, base, observables(own.observe or list(OBSERVE)), times, design.draws)
     marks = {f"{k} sha256": _mark(v) for k, v in base.items() if k == "tokens"}
@@ -147,9 +127,12 @@ def _axis(target: Target, name: str, given: Any) -> Any:
     return axes.read_axis(name, _embedded(name, given), kinds(target.table, name))
 
 
-def _ordered(target: Target, found: Mapping[str, Any]) -> dict[str, Any]:
+def _ordered(target: Target, design: Design) -> Design:
     """Axes that change the shape or cost of a run first, so that neighbours can run together; beta last."""
-    return {name: found[name] for name in sorted(found, key=lambda name: target.rank(name))}
+    drawn = () if design.draws is None else design.draws.ranges
+    shaping = {SAMPLE} if any(target.rank(name) == 0 for name in drawn) else set()
+    names = sorted(design.axes, key=lambda name: 0 if name in shaping else target.rank(name))
+    return replace(design, axes={name: design.axes[name] for name in names})
 
 
 def _times(own: SweepTable) -> int | tuple[float, ...]:

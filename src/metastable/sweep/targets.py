@@ -5,14 +5,12 @@ Add one: an object with the entries of `Target`, and a line in TARGETS.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from metastable.config.settings import Simulate, Table
 from metastable.config.sweep_tables import Probe
 from metastable.sweep import probe_runs, simulated_runs
-
-if TYPE_CHECKING:
-    from metastable.sweep.sweep_settings import Spec
+from metastable.sweep.spec import Spec
 
 Columns = dict[str, Any]  # a parameter or an observable -> its values
 
@@ -43,8 +41,8 @@ class Target:
     fixed: tuple[str, ...]
     inner: tuple[str, ...]
     seconds: Callable[[Mapping[str, Any], int], float]
-    prepare: Callable[["Spec", Mapping[str, Any]], tuple[dict[str, Any], float, float]]
-    rows: Callable[["Spec", Mapping[str, Any], Mapping[str, Sequence[Any]]], Columns]
+    prepare: Callable[[Spec, Mapping[str, Any]], tuple[dict[str, Any], float, float]]
+    rows: Callable[[Spec, Mapping[str, Any], Mapping[str, Sequence[Any]]], Columns]
     most: int
 
     def rank(self, name: str) -> int:
