@@ -356,8 +356,8 @@ EXPERIMENT = Experiment(
     quick={"instances": 48},
     full={"instances": 2000},
     text="Good triples, random or with Q = K = I. An algorithm that knows nothing of the leading direction looks for "
-    "at most three flats; a linear programme asks whether the final groups were separable from the start; and the tokens that end with "
-    "everybody's attention are compared with those of largest component.",
+    "at most three flats; a linear programme asks whether the final groups were separable from the start; and "
+    "the tokens that end with everybody's attention are compared with those of largest component.",
     check=check,
     finding=finding,
     topic="theorem",
