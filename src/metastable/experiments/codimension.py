@@ -147,9 +147,8 @@ def run(params: Params, work: Work) -> Data:
         return claim_instances.instances(CLAIM, cases, method=params.method, chunk=len(cases))
 
     def high(scores: str) -> Callable[[int, int], Data]:
-        seeds = lambda a, b: range(params.seed + a, params.seed + b)  # noqa: E731
         return lambda a, b: codimension_high.many(
-            CLAIM, size(params, scores), seeds(a, b), scores, high_rate(scores), a == 0
+            CLAIM, size(params, scores), range(params.seed + a, params.seed + b), scores, high_rate(scores), a == 0
         )
 
     data = claim_instances.in_families(work, "low", params.instances, params.chunk, len(FAMILIES), low)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import expm
 
 from metastable.equation.dynamics import Dynamics
@@ -88,10 +89,10 @@ def cases(params: Params) -> tuple[np.ndarray, np.ndarray]:
     return np.array(names), np.stack(values)
 
 
-def tokens(params: Params, values: np.ndarray, x0: np.ndarray, times: Sequence[float]) -> np.ndarray:
+def tokens(params: Params, values: np.ndarray, x0: np.ndarray, times: ArrayLike) -> np.ndarray:
     """Tokens of every start (b, n, d) moved by these eigenvalues, (b, T, n, d)."""
-    dynamics = [dynamics_of(params, values)] * len(x0)
-    return np.stack([one.x for one in simulate(dynamics, x0, float(times[-1]), params.dt, save=times)])
+    dynamics, save = [dynamics_of(params, values)] * len(x0), np.asarray(times, dtype=float)
+    return np.stack([one.x for one in simulate(dynamics, x0, float(save[-1]), params.dt, save=save)])
 
 
 def dynamics_of(params: Params, values: np.ndarray) -> Dynamics:
