@@ -34,6 +34,17 @@ def projected(x: Array, v: Array) -> Array:
     return tangent
 
 
+def on_sphere(pull_of: Callable[[Array], Array]) -> Field:
+    """The field |x_i| times the projected pull at x/|x|: tokens that leave the sphere by a step move alike."""
+
+    def field(t: float, x: Array) -> Array:
+        length = np.linalg.norm(x, axis=1, keepdims=True)
+        out: Array = length * projected(x / length, pull_of(x / length))
+        return out
+
+    return field
+
+
 def rescaled(t: float, z: Array, Q: Array, K: Array, V: Array, beta: float = 1.0, causal: bool = False) -> Array:
     """V sum_j P_ij (z_j - z_i), with P of the tokens e^{tV} z; eq. (4) of the second."""
     P = attention(z @ flow_of(t, V).T, Q, K, beta, causal)
