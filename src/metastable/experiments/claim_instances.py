@@ -100,7 +100,7 @@ def check(claim: Claim, triples: Sequence[Triple], *, method: str, chunk: int) -
     t, rates = 0.5, [claim.rate(triple) for triple in triples]
     made = runs_of(triples, rates, t, method, chunk)
     steps, allowed = (10, 1e-8) if method == "rk4" else (1000, 1e-4)
-    found = {}
+    found: dict[str, Check] = {}
     for k, (p, rate, run) in enumerate(zip(triples, rates, made)):
         field = partial(plain.rescaled, Q=p.Q, K=p.K, V=p.V / rate)
         again = plain.moved(field, p.tokens, t, steps)

@@ -105,7 +105,7 @@ def check(params: Params) -> dict[str, Check]:
     settings["the plane"] = (weights(params, 2, 0), params.method)
     if params.high:
         settings[f"dimension {params.high_d}"] = (weights(params, params.high_d, 0), params.high_method)
-    found = {}
+    found: dict[str, Check] = {}
     for name, ((Q, K, V, x), method) in settings.items():
         own = boolean_attention.attention_of([(Q, K, V, x)], 4.5, method, params.chunk, keep=True)["attention"][0]
         steps, allowed = (6, 1e-8) if method == "rk4" else (600, 1e-4)

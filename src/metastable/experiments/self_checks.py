@@ -29,7 +29,7 @@ def first_steps(
     t = STEPS * plan.dt if fixed else min(1.0, plan.t)
     cut = {**settings, "t": t, "save": [t], "engine": choose(plan).engine.name}
     made = simulate(dynamics, tokens, **cut)
-    own = made.x[-1] if isinstance(dynamics, Dynamics) else np.stack([run.x[-1] for run in made])
+    own = np.stack([run.x[-1] for run in made]) if isinstance(made, list) else made.x[-1]
     own = own.reshape(x.shape)[: len(fields)]
     again = np.stack([plain.moved(field, x[k], t, STEPS if fixed else 500) for k, field in enumerate(fields)])
     if plan.model.geometry.fixed_norm:
