@@ -27,6 +27,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Work, judged_by_validity
+from metastable.solve.methods import METHODS
 from metastable.solve.simulate import simulate
 from metastable.theory.theorems import Claim, Measurement, Triple, certified_until, settled_tokens
 from metastable.trajectory import Trajectory
@@ -99,7 +100,7 @@ def check(claim: Claim, triples: Sequence[Triple], *, method: str, chunk: int) -
     """
     t, rates = 0.5, [claim.rate(triple) for triple in triples]
     made = runs_of(triples, rates, t, method, chunk)
-    steps, allowed = (10, 1e-8) if method == "rk4" else (1000, 1e-4)
+    steps, allowed = (1000, 1e-4) if METHODS[method].adaptive else (10, 1e-8)
     found: dict[str, Check] = {}
     for k, (p, rate, run) in enumerate(zip(triples, rates, made)):
         field = partial(plain.rescaled, Q=p.Q, K=p.K, V=p.V / rate)

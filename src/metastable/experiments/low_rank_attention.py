@@ -7,6 +7,7 @@ import numpy as np
 from metastable.experiments import boolean_attention, exact_pairs, low_rank_figures
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
+from metastable.solve.methods import METHODS
 from metastable.theory import hypotheses
 from metastable.theory.theorems import THEOREMS, Triple
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -108,7 +109,7 @@ def check(params: Params) -> dict[str, Check]:
     found: dict[str, Check] = {}
     for name, ((Q, K, V, x), method) in settings.items():
         own = boolean_attention.attention_of([(Q, K, V, x)], 4.5, method, params.chunk, keep=True)["attention"][0]
-        steps, allowed = (6, 1e-8) if method == "rk4" else (600, 1e-4)
+        steps, allowed = (600, 1e-4) if METHODS[method].adaptive else (6, 1e-8)
         z = plain.moved(lambda t, z, Q=Q, K=K, V=V: plain.rescaled(t, z, Q, K, V), x, 0.3, steps)  # type: ignore[misc]
         found[f"attention on {name} at t = 0.3"] = (
             own[3],
