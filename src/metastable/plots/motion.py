@@ -1,13 +1,16 @@
 """What the pictures of moving tokens are drawn from: one run's finite states, and how to move between them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeAlias, runtime_checkable
+from types import SimpleNamespace
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
+from metastable.observables.clusters import TOLERANCE
+from metastable.observables.from_trajectory import default_tolerance
 
 Floats = NDArray[np.float64]
 
@@ -52,6 +55,8 @@ class Motion:
         The time after which rounding may have changed the run.
     end
         The last time the run was meant to save; later than t[-1] when it is unfinished.
+    tolerance, unit
+        How close tokens of one cluster are, as for the observables of the run, and "rad" for an angle.
     """
 
     t: Floats
@@ -63,6 +68,8 @@ class Motion:
     note: str = ""
     valid_until: float = np.inf
     end: float = -np.inf
+    tolerance: float = TOLERANCE
+    unit: str = ""
 
     @property
     def n(self) -> int:
@@ -170,6 +177,7 @@ def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geome
     if x.ndim < 3 or 0 in x.shape:
         raise InputError(f"Tokens to draw have shape (times, tokens, dimension) but {x.shape} was given.")
     times = _times(tokens.t if isinstance(tokens, Moving) else t, len(x))
+    first = x[:1]
     x, note = _one_run(x, run)
     finite = np.isfinite(x).all(axis=(1, 2)) & np.isfinite(times)  # an unfinished run is filled with nan
     if not finite.any():
@@ -179,6 +187,7 @@ def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geome
         note = ", ".join(filter(None, [note, f"run unfinished, stops at t = {short(times[indices[-1]])}"]))
     end, x, times = float(np.nanmax(times)), x[indices], times[indices]
     name = geometry if geometry is not None else _geometry(getattr(tokens, "dynamics", None), x)
+    by_angle = name == "sphere" or (geometry is None and whole and getattr(tokens, "dynamics", None) is None)
     if name not in ("sphere", "euclidean", "rescaled"):
         raise unknown("geometry", name, ("sphere", "euclidean", "rescaled"))
     return Motion(
@@ -191,6 +200,8 @@ def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geome
         note=note,
         valid_until=_certified(tokens),
         end=end,
+        tolerance=default_tolerance(SimpleNamespace(x=first), "sphere" if by_angle else "euclidean"),
+        unit="rad" if by_angle else "",
     )
 
 
@@ -257,15 +268,45 @@ def clock_times(motion: Motion, count: int, spacing: str = "linear") -> Floats:
     return np.asarray(start + length * s)
 
 
-def pick(motion: Motion, times: int | ArrayLike | None, spacing: str = "linear", default: int = 4) -> NDArray[np.intp]:
-    """Indices of the saved states to show: a count of them, or those nearest to the given times."""
+def pick(
+    motion: Motion,
+    times: int | ArrayLike | None,
+    spacing: str = "linear",
+    default: int = 4,
+    tokens: Movable | None = None,
+    run: int = 0,
+) -> tuple[Motion, NDArray[np.intp]]:
+    """The run, and the indices of its states to show: a count of saved ones, or exactly those of the given times.
+
+    States between saved times are put into the run: by its own method where ``tokens`` is a run that can say, else by
+    the cubic through its neighbours. Layers lie at whole numbers only.
+    """
     if times is None or isinstance(times, int | np.integer):
-        return motion.nearest(clock_times(motion, default if times is None else int(times), spacing))
-    wanted = np.atleast_1d(np.asarray(times, dtype=float))
+        return motion, motion.nearest(clock_times(motion, default if times is None else int(times), spacing))
+    wanted = np.unique(np.atleast_1d(np.asarray(times, dtype=float)))
     first, last = motion.t[0], max(motion.t[-1], motion.end)
     slack = 1e-9 * max(1.0, abs(last))
     outside = ~((wanted >= first - slack) & (wanted <= last + slack))
     if wanted.size == 0 or outside.any():
         which = f"{wanted[outside][0]:g} was requested" if wanted.size else "none was given"
         raise InputError(f"Times to show lie between {first:g} and {last:g}, but {which}.")
-    return motion.nearest(wanted)
+    beyond = wanted > motion.t[-1] + slack  # of an unfinished run: its last state stands for them, and a note says so
+    saved = motion.t[motion.nearest(wanted)]
+    missing = wanted[~beyond & (np.abs(wanted[:, None] - saved).min(axis=1) > slack)]
+    if missing.size:
+        motion = _denser(motion, missing, tokens, run)
+    return motion, motion.nearest(wanted)
+
+
+def _denser(motion: Motion, times: Floats, tokens: Movable | None, run: int) -> Motion:
+    """The run with further states between its saved ones."""
+    if motion.clock == "layer":
+        raise InputError(f"There is no state of layer {times[0]:g}: layers lie at whole numbers.")
+    x = motion.at(times)
+    reader: Any = getattr(tokens, "at", None)
+    if callable(reader) and getattr(tokens, "dynamics", None) is not None:
+        x, _ = _one_run(np.asarray(reader(times).x, dtype=float), run)
+    every, indices = np.concatenate([motion.t, times]), np.concatenate([motion.indices, motion.latest(times)])
+    order = np.argsort(every, kind="stable")
+    held = np.concatenate([motion.x, x])[order]
+    return replace(motion, t=every[order], x=held, indices=np.asarray(indices)[order])
