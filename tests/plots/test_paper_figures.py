@@ -106,7 +106,7 @@ def test_there_is_no_half_layer():
 def test_one_tolerance_for_colours_series_and_observables():
     run = ms.simulate(ms.Dynamics(beta=4.0), ms.initial.sphere(n=8, d=3, seed=1), t=8.0, save=9)
     motion = read_motion(run)
-    colours = token_colours(motion)
+    colours = token_colours(motion, "cluster")
     np.testing.assert_array_equal(colours, identity_colours(run.observe("cluster_identities").values))
     count = int(run.observe("clusters")[-1])
     assert 1 < count < 8
@@ -118,6 +118,11 @@ def test_one_tolerance_for_colours_series_and_observables():
 
 def test_colours_of_tokens_that_stay_alone_are_plain():
     x = np.eye(3)[None].repeat(2, axis=0)
+    x = np.concatenate([x, [np.eye(3)[[0, 0, 1]]]])
+    whole = token_colours(read_motion(x))  # two tokens meet: paler before
+    assert (whole[0, 0] > whole[2, 0])[:2].any()
+    assert (whole[2, 0] == whole[2, 1]).all()
+    x = x[:2]
     assert len(np.unique(token_colours(read_motion(x)).reshape(-1, 4), axis=0)) == 1
     assert plots.snapshots(x).get_supxlabel() == ""
 

@@ -1,11 +1,12 @@
 """Captions: what a picture shows, and of which run, in a sentence."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from metastable.initial import INITIAL
-from metastable.plots.motion import Motion, short
+from metastable.plots.motion import Motion, read_motion, short
 
 _SEEDS = 20  # first tokens are compared with those of so many seeds,
 _MOST = 20_000  # unless they have more coordinates than this
@@ -20,9 +21,23 @@ def caption(what: str, tokens: object, motion: Motion, *more: str) -> str:
     >>> caption("Tokens at t = 1", x, read_motion(x), "colours tell clusters")
     'Tokens at t = 1: n = 5, d = 3. Colours tell clusters.'
     """
-    facts = ", ".join([f"n = {motion.n}", f"d = {motion.d}", *_equation(tokens, motion), *_start(tokens, motion)])
-    remarks = [remark[:1].upper() + remark[1:] for remark in (*more, motion.note) if remark]
-    return ". ".join([f"{what}: {facts}", *remarks]) + "."
+    return _sentences(what, facts(tokens, motion), (*more, motion.note))
+
+
+def common_caption(what: str, runs: Sequence[object], *more: str) -> str:
+    """A caption of several runs: what all of them have in common."""
+    every = [facts(run, read_motion(run)) for run in runs]  # type: ignore[arg-type]
+    return _sentences(what, [fact for fact in every[0] if all(fact in others for others in every)], more)
+
+
+def facts(tokens: object, motion: Motion) -> list[str]:
+    """What is known of a run, each in a few letters."""
+    return [f"n = {motion.n}", f"d = {motion.d}", *_equation(tokens, motion), *_start(tokens, motion)]
+
+
+def _sentences(what: str, known: Sequence[str], remarks: Sequence[str]) -> str:
+    said = [remark[:1].upper() + remark[1:] for remark in remarks if remark]
+    return ". ".join([f"{what}: {', '.join(known)}" if known else what, *said]) + "."
 
 
 def times_in_words(motion: Motion, chosen: np.ndarray) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
 from metastable.observables import track
-from metastable.observables.clusters import cluster_labels
+from metastable.observables.clusters import cluster_labels, sizes_of
 from metastable.plots.motion import Motion
 from metastable.plots.style import PALETTE, PAPER, RED, SOFT
 
@@ -66,14 +66,14 @@ def token_colours(motion: Motion, color: Color = None, first: str | None = None)
     motion
         The run.
     color
-        None ("cluster", where some tokens end together), "cluster" (identities tracked through merges), "final" (by the
-        cluster a token ends in), "token" (by place in the sequence), a colour, labels (n,), identities (T, n), or real
-        values (n,).
+        None (one colour for each cluster at the end, at all times, paler while a token is alone; plain where most
+        tokens stay alone), "cluster" (identities tracked through merges), "final" (by the cluster a token ends in),
+        "token" (by place in the sequence), a colour, labels (n,), identities (T, n), or real values (n,).
     first
         A colour for the first token, for example "red".
     """
     if color is None:
-        colours = identity_colours(tracked_identity(motion)) if _tells(motion) else np.array(to_rgba(PALETTE[0]))
+        colours = _gathering(motion) if _tells(motion) else np.array(to_rgba(PALETTE[0]))
     elif isinstance(color, str):
         colours = _named(motion, color)
     else:
@@ -133,11 +133,19 @@ def labels_of(motion: Motion, x: Floats) -> NDArray[np.int_]:
     return cluster_labels(x, motion.tolerance, "sphere" if motion.unit else "euclidean")
 
 
+def _gathering(motion: Motion) -> Floats:
+    """Colours (T, n, 4) of the clusters at the end, paler for a token that is still alone."""
+    labels = labels_of(motion, motion.x)  # (T, n)
+    alone = np.take_along_axis(sizes_of(labels), labels, axis=1) == 1
+    return paler(np.broadcast_to(identity_colours(labels[-1:]), (*alone.shape, 4)), 0.5 * alone)
+
+
 def _tells(motion: Motion) -> bool:
-    """Whether colours by cluster say something, and can be had in no time: some tokens end together."""
+    """Whether colours by cluster say something, and can be had in no time: most tokens end in company."""
     if motion.n * len(motion.t) > _MOST_LABELS or motion.n < 2 or (motion.unit and not motion.x.any(axis=-1).all()):
         return False
-    return bool(labels_of(motion, motion.x[-1:]).max() + 1 < motion.n)
+    sizes = sizes_of(labels_of(motion, motion.x[-1:]))[0]
+    return bool(sizes[sizes > 1].sum() >= motion.n / 2)
 
 
 def clusters_in_words(motion: Motion, index: int = -1) -> str:
@@ -150,8 +158,12 @@ def clusters_in_words(motion: Motion, index: int = -1) -> str:
     """
     state = motion.x[index][None]
     count = int(labels_of(motion, state).max()) + 1
-    unit = f" {motion.unit}" if motion.unit else ""
-    return f"{count} cluster{'s' * (count != 1)} at {motion.tolerance:.2g}{unit}"
+    return f"{count} cluster{'s' * (count != 1)} at {tolerance_in_words(motion)}"
+
+
+def tolerance_in_words(motion: Motion) -> str:
+    """How close tokens of one cluster are, with its unit."""
+    return f"{motion.tolerance:.2g} {motion.unit}".rstrip()
 
 
 def colour_legend(motion: Motion, color: Color, first: str | None) -> str:
@@ -159,7 +171,9 @@ def colour_legend(motion: Motion, color: Color, first: str | None) -> str:
     said = [f"{first}: first token"] if first is not None else []
     if isinstance(color, str) and color == "token":
         said.insert(0, "dark to light: first to last token")
-    if color == "cluster" if isinstance(color, str) else color is None and _tells(motion):
+    if color is None and _tells(motion):
+        said.insert(0, f"colours: {clusters_in_words(motion)} at the end; pale or grey: alone")
+    if isinstance(color, str) and color == "cluster":
         said.insert(0, f"colours: {clusters_in_words(motion)} at the end, kept through mergers; grey: alone")
     if isinstance(color, str) and color == "final":
         said.insert(0, f"colours: which of {clusters_in_words(motion)} a token ends in; grey: alone")

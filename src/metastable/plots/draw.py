@@ -57,8 +57,8 @@ def plot(
     spacing
         "linear" or "exponential" spacing of a count of times.
     color
-        "cluster" (identities kept through merges; the default where some tokens end together), "final", "token", a
-        colour, labels (n,) or identities (T, n).
+        "cluster" (identities kept through merges), "final", "token", a colour, labels (n,) or identities (T, n). None:
+        one colour for each cluster at the end, paler while a token is alone.
     first
         A colour for the first token, for example "red".
     view

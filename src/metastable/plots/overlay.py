@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from metastable.errors import InputError, unknown
-from metastable.plots.captions import caption
-from metastable.plots.colours import cycle
+from metastable.plots.captions import common_caption
+from metastable.plots.colours import cycle, tolerance_in_words
 from metastable.plots.motion import read_motion
 from metastable.plots.series import AXIS_SCALES
 from metastable.plots.style import Size, captioned, footnote, one_axes, paper
@@ -82,6 +82,8 @@ def overlay(
         if values.shape[1] > 1 and band != "none":
             panel.fill_between(run.t, low, high, color=colour, alpha=0.18, lw=0)
         shown, said = max(shown, values.shape[1]), str(data.name or "observable").replace("_", " ")
+        if data.name == "clusters" and "tolerance" not in options:
+            said += f" at {tolerance_in_words(read_motion(run))}"
     panel.set(xlabel="time $t$", ylabel=said)
     panel.set_xscale(xscale, **({"nonpositive": "mask"} if xscale == "log" else {}))
     panel.set_yscale(yscale, **({"nonpositive": "mask"} if yscale == "log" else {}))
@@ -90,9 +92,9 @@ def overlay(
         panel.legend(loc="best")
     legend = f"{centre}{band_in_words(band)} over {shown} values" if shown > 1 else ""
     footnote(figure, legend, ax)
-    first = next(iter(given.values()))
-    names = f" of {', '.join(given)}" if len(given) > 1 else ""
-    return captioned(figure, caption(f"{said.capitalize()} over time{names}", first, read_motion(first), legend))
+    names = f" for {', '.join(given)}" if len(given) > 1 else ""
+    what = f"{said[:1].upper()}{said[1:]} over time{names}"
+    return captioned(figure, common_caption(what, list(given.values()), legend))
 
 
 def bounds(values: Floats, centre: str, band: float | str) -> tuple[Floats, Floats, Floats]:

@@ -90,7 +90,7 @@ def polytope(
         draw_dots(panel, xy[0], depth[0], colours[index], seen.shading, first is not None)
         panel.set_title(motion.label(motion.t[index]))
     legend = colour_legend(motion, color, first)
-    footnote(figure, "\n".join(filter(None, [legend, motion.note])), ax)
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
     what = f"Tokens at {times_in_words(motion, chosen)} with a convex polytope (orange)"
     return captioned(figure, caption(what, tokens, motion, legend))
 

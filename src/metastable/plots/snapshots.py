@@ -54,8 +54,8 @@ def snapshots(
     spacing
         "linear" or "exponential" spacing of a count of times.
     color
-        "cluster" (when None and some tokens end together), "final", "token", a colour, labels (n,), identities (T, n)
-        or values (n,); a line under the picture says what colours mean.
+        "cluster", "final", "token", a colour, labels (n,), identities (T, n) or values (n,). None: one colour for each
+        cluster at the end, paler while a token is alone. A line under the picture says what colours mean.
     first
         A colour for the first token, for example "red".
     view
@@ -110,7 +110,7 @@ def snapshots(
         panel.set_title(motion.label(motion.t[index]))
     if ax is None and not own:
         _outer_labels(axes, columns_of(figure, len(chosen)))
-    footnote(figure, "\n".join(filter(None, [legend, motion.note])), ax)
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
     return captioned(figure, said)
 
 
@@ -151,7 +151,7 @@ def _on_a_line(
     for index in chosen:
         xy, depth = seen.place(motion.t[[index]], motion.x[[index]])
         draw_dots(panel, xy[0], depth[0], colours[index], first=first, area=9.0 if motion.n < 200 else 3.0)
-    footnote(figure, "\n".join(filter(None, [legend, motion.note])), ax)
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
     return figure
 
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, TypeAlias
 
 import matplotlib
@@ -278,6 +279,8 @@ def footnote(figure: Figure, text: str, ax: object = None) -> None:
     Nothing is written under a figure of the user's own, whose ``ax`` was given.
     """
     if text and ax is None:
+        letters = int(figure.get_figwidth() * 72 / (3.5 * magnified()))
+        text = "\n".join(wrap(text, letters) if letters < len(text) and "\n" not in text else [text])
         figure.supxlabel(text, fontsize=6.5 * magnified(), color=SOFT, x=0.995, ha="right")
 
 

@@ -42,8 +42,8 @@ def trajectories(
     until
         Stop the paths at this time; the whole run when None.
     color
-        "cluster" (when None and some tokens end together), "final", "token", a colour, labels (n,), identities (T, n)
-        or values (n,); a line under the picture says what colours mean.
+        "cluster", "final", "token", a colour, labels (n,), identities (T, n) or values (n,). None: one colour for each
+        cluster at the end, paler while a token is alone. A line under the picture says what colours mean.
     first
         A colour for the first token, for example "red"; its path is drawn thicker.
     view
@@ -90,7 +90,7 @@ def trajectories(
         outwards = ", outwards" if on_circle else ""
         panel.set_title((f"layers {span}" if motion.clock == "layer" else f"t = {span}") + outwards)
     legend = colour_legend(motion, color, first)
-    footnote(figure, "\n".join(filter(None, [legend, motion.note])), ax)
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
     what = f"Paths of the tokens from {motion.label(float(motion.t[0]))} to {motion.reading(float(when[0]))}"
     rings = "rings are starts, dots ends" + (", time runs outwards" if on_circle else "")
     return captioned(figure, caption(what, tokens, motion, rings, legend))

@@ -14,7 +14,7 @@ from metastable.observables import similarity_histogram
 from metastable.plots.attention_maps import attention_maps
 from metastable.plots.captions import caption, times_in_words
 from metastable.plots.clouds import attention_clouds
-from metastable.plots.colours import Color
+from metastable.plots.colours import Color, tolerance_in_words
 from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.histograms import histograms
 from metastable.plots.motion import Motion, pick, read_motion
@@ -157,7 +157,7 @@ def draw_series(run: Trajectory, o: Choices) -> Figure:
     label = name.replace("_", " ")
     count = name == "clusters"
     if count:
-        label = f"clusters at {motion.tolerance:.2g} {motion.unit}".rstrip()
+        label += f" at {tolerance_in_words(motion)}"
     look: dict[str, Any] = {"ylabel": label, "yscale": "log" if o.log else "linear", **o.room}
     look |= {"xlabel": "layer" if motion.clock == "layer" else "time $t$", "xscale": "log" if o.log_time else "linear"}
     note = ""
@@ -182,7 +182,7 @@ def draw_series(run: Trajectory, o: Choices) -> Figure:
 
 
 def _plateaus(counts: NDArray[Any], motion: Motion, log_time: bool) -> list[tuple[float, float, float]]:
-    """Stretches of one count that last a tenth of the picture's width or more, the count of a last token excepted."""
+    """Stretches of one count, at most half of the tokens, that last a tenth of the picture's width or more."""
     t = motion.t[motion.t > 0] if log_time else motion.t
     if len(t) < 2:
         return []
@@ -193,7 +193,7 @@ def _plateaus(counts: NDArray[Any], motion: Motion, log_time: bool) -> list[tupl
     for first, last in zip([0, *edges], [*edges, len(counts)]):
         start, end = float(motion.t[first]), float(motion.t[min(last, len(counts) - 1)])
         from_ = max(start, float(t[0]))
-        if end > from_ and float(place(end) - place(from_)) >= least and counts[first] < motion.n:
+        if end > from_ and float(place(end) - place(from_)) >= least and 2 * counts[first] <= motion.n:
             found.append((start, end, float(counts[first])))
     return found
 
