@@ -132,6 +132,10 @@ class Plot(Table):
     head: Whole | None = _field("Picture", "which attention head, from 0")
     observable: str | None = _field("Picture", "what a series shows; see metastable list observables")
     log: bool | None = _field("Picture", "logarithmic colours or axis")
+    log_time: bool | None = _field("Picture", "logarithmic axis of time")
+    centre: str | None = _field("Picture", "the line of an ensemble: median or mean")
+    band: str | None = _field("Picture", "the shade of an ensemble: a share of the runs, std, range or none")
+    size: str | None = _field("Picture", "column, page, slide, a width or width,height in inches")
 
 
 class Animate(Table):

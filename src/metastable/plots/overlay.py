@@ -104,9 +104,12 @@ def bounds(values: Floats, centre: str, band: float | str) -> tuple[Floats, Floa
     [[0.0], [2.0], [5.0]]
     """
     middle = np.asarray(CENTRES[centre](values, axis=1))
+    if isinstance(band, str) and band not in BANDS:
+        try:
+            band = float(band)
+        except ValueError:
+            raise unknown("band", str(band), BANDS) from None
     if isinstance(band, str):
-        if band not in BANDS:
-            raise unknown("band", band, BANDS)
         if band == "range":
             return np.asarray(np.nanmin(values, axis=1)), middle, np.asarray(np.nanmax(values, axis=1))
         spread = np.asarray(np.nanstd(values, axis=1))
@@ -123,9 +126,8 @@ def band_in_words(band: float | str) -> str:
     >>> band_in_words(0.9), band_in_words("std"), band_in_words("none")
     (' and middle 90%', ' and standard deviation', '')
     """
-    if isinstance(band, str):
-        return {"std": " and standard deviation", "range": " and whole range", "none": ""}[band]
-    return f" and middle {band:.0%}"
+    named = {"std": " and standard deviation", "range": " and whole range", "none": ""}
+    return named[band] if isinstance(band, str) and band in named else f" and middle {float(band):.0%}"
 
 
 def _named(runs: Trajectory | Mapping[str, Trajectory] | Sequence[Trajectory]) -> dict[str, Trajectory]:

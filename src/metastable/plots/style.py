@@ -192,14 +192,17 @@ def new_figure(width: float, height: float) -> Picture:
 def inches(size: Size | None) -> tuple[float | None, float | None]:
     """The width and the height that a size asks for; None where it leaves them open.
 
-    >>> inches("column"), inches(5), inches((4.0, 3.0)), inches(None)
-    ((3.4, None), (5.0, None), (4.0, 3.0), (None, None))
+    >>> inches("column"), inches(5), inches((4.0, 3.0)), inches("4,3"), inches(None)
+    ((3.4, None), (5.0, None), (4.0, 3.0), (4.0, 3.0), (None, None))
     """
     if size is None:
         size = SIZES["slide"] if _slides else None
+    if isinstance(size, str) and size not in SIZES:
+        try:
+            size = tuple(float(side) for side in size.split(","))  # type: ignore[assignment]
+        except ValueError:
+            raise unknown("size", str(size), SIZES) from None
     if isinstance(size, str):
-        if size not in SIZES:
-            raise unknown("size", size, SIZES)
         size = SIZES[size]
     if size is None:
         return None, None

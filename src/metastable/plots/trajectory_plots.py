@@ -182,7 +182,7 @@ def draw_series(run: Trajectory, o: Choices) -> Figure:
 
 
 def _plateaus(counts: NDArray[Any], motion: Motion, log_time: bool) -> list[tuple[float, float, float]]:
-    """Stretches of one count, at most half of the tokens, that last a tenth of the picture's width or more."""
+    """Stretches of one count, well below that of the tokens, that last a tenth of the picture's width or more."""
     t = motion.t[motion.t > 0] if log_time else motion.t
     if len(t) < 2:
         return []
@@ -193,7 +193,7 @@ def _plateaus(counts: NDArray[Any], motion: Motion, log_time: bool) -> list[tupl
     for first, last in zip([0, *edges], [*edges, len(counts)]):
         start, end = float(motion.t[first]), float(motion.t[min(last, len(counts) - 1)])
         from_ = max(start, float(t[0]))
-        if end > from_ and float(place(end) - place(from_)) >= least and 2 * counts[first] <= motion.n:
+        if end > from_ and float(place(end) - place(from_)) >= least and counts[first] <= 0.8 * motion.n:
             found.append((start, end, float(counts[first])))
     return found
 
