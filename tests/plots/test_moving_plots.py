@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from metastable.errors import InputError
 from metastable.plots import hull_edges, identity_colours, polytope, save_figure, snapshots, trajectories
 from metastable.plots.colours import labels_of, token_colours
-from metastable.plots.motion import clock_times, pick, read_motion, short
+from metastable.plots.motion import read_motion, short
 from metastable.plots.projection import Camera, principal
+from metastable.plots.shown_times import clock_times, pick
 from metastable.plots.style import RED, SOFT
 from tests.plots.plot_runs import trajectory_like, walk
 

@@ -11,6 +11,7 @@ from metastable.errors import InputError
 from metastable.plots import PLOTS, overlay, plot
 from metastable.plots.colours import identity_colours, token_colours
 from metastable.plots.motion import read_motion
+from metastable.plots.shown_times import pick
 from metastable.plots.style import COLUMN, SIZES
 
 DYNAMICS = ms.Dynamics(ms.Weights(V=np.diag([1.0, 0.5, -0.2])), beta=9.0, mask="causal")
@@ -87,7 +88,7 @@ def test_times_are_met_exactly(run):
     figure = plot(run, times=times, color="black")
     assert [panel.get_title() for panel in figure.axes] == ["t = 0.0", "t = 0.37", "t = 1.23", "t = 4.0"]
     exact = ms.simulate(DYNAMICS, run.x[0], t=4.0, save=times)
-    motion, chosen = plots.motion.pick(read_motion(run), times, tokens=run)
+    motion, chosen = pick(read_motion(run), times, tokens=run)
     assert motion.t[chosen].tolist() == times
     error = np.abs(motion.x[chosen] - exact.x).max()
     assert error < (1e-9 if hasattr(run, "at") else 2e-2)

@@ -1,9 +1,9 @@
 """What the pictures of moving tokens are drawn from: one run's finite states, and how to move between them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,9 +26,6 @@ class Moving(Protocol):
     @property
     def x(self) -> np.ndarray:
         """Tokens (T, ..., n, d)."""
-
-
-SPACINGS = ("linear", "exponential")
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,7 @@ def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geome
         raise InputError(f"Tokens to draw have shape (times, tokens, dimension) but {x.shape} was given.")
     times = _times(tokens.t if isinstance(tokens, Moving) else t, len(x))
     first = x[:1]
-    x, note = _one_run(x, run)
+    x, note = one_run(x, run)
     finite = np.isfinite(x).all(axis=(1, 2)) & np.isfinite(times)  # an unfinished run is filled with nan
     if not finite.any():
         raise InputError("There is nothing to draw: the run has no saved time at which every token is finite.")
@@ -220,7 +217,7 @@ def _times(t: ArrayLike | None, count: int) -> Floats:
     return times
 
 
-def _one_run(x: Floats, run: int) -> tuple[Floats, str]:
+def one_run(x: Floats, run: int) -> tuple[Floats, str]:
     """(T, ..., n, d) -> (T, n, d) of that run, and the remark that says which."""
     if x.ndim == 3:
         if run not in (0, -1):
@@ -246,67 +243,3 @@ def _clock(trajectory: object, times: Floats) -> str:
     made = getattr(trajectory, "provenance", None) or {}
     layers = made.get("discrete", False) or getattr(trajectory, "dynamics", None) is None
     return "layer" if layers and np.array_equal(times, np.round(times)) else "t"
-
-
-def clock_times(motion: Motion, count: int, spacing: str = "linear") -> Floats:
-    """`count` times over the run: evenly, or at an exponential pace (early times closer together).
-
-    The exponential clock is t = T (e^{a s} - 1)/(e^a - 1) for s from 0 to 1, with a chosen so that its first part
-    resolves the first saved step: smooth at 0, where geometric spacing would jump.
-    """
-    if spacing not in SPACINGS:
-        raise unknown("spacing", spacing, SPACINGS)
-    if count < 1:
-        raise InputError(f"At least one time is needed, but {count} were requested.")
-    start, length = motion.t[0], motion.t[-1] - motion.t[0]
-    if count == 1 or length == 0:
-        return motion.t[-1:] if count == 1 else np.full(count, start)
-    s = np.linspace(0.0, 1.0, count)
-    if spacing == "exponential":
-        a = np.log1p(length / (motion.t[1] - motion.t[0]))
-        s = np.expm1(a * s) / np.expm1(a)
-    return np.asarray(start + length * s)
-
-
-def pick(
-    motion: Motion,
-    times: int | ArrayLike | None,
-    spacing: str = "linear",
-    default: int = 4,
-    tokens: Movable | None = None,
-    run: int = 0,
-) -> tuple[Motion, NDArray[np.intp]]:
-    """The run, and the indices of its states to show: a count of saved ones, or exactly those of the given times.
-
-    States between saved times are put into the run: by its own method where ``tokens`` is a run that can say, else by
-    the cubic through its neighbours. Layers lie at whole numbers only.
-    """
-    if times is None or isinstance(times, int | np.integer):
-        return motion, motion.nearest(clock_times(motion, default if times is None else int(times), spacing))
-    wanted = np.unique(np.atleast_1d(np.asarray(times, dtype=float)))
-    first, last = motion.t[0], max(motion.t[-1], motion.end)
-    slack = 1e-9 * max(1.0, abs(last))
-    outside = ~((wanted >= first - slack) & (wanted <= last + slack))
-    if wanted.size == 0 or outside.any():
-        which = f"{wanted[outside][0]:g} was requested" if wanted.size else "none was given"
-        raise InputError(f"Times to show lie between {first:g} and {last:g}, but {which}.")
-    beyond = wanted > motion.t[-1] + slack  # of an unfinished run: its last state stands for them, and a note says so
-    saved = motion.t[motion.nearest(wanted)]
-    missing = wanted[~beyond & (np.abs(wanted[:, None] - saved).min(axis=1) > slack)]
-    if missing.size:
-        motion = _denser(motion, missing, tokens, run)
-    return motion, motion.nearest(wanted)
-
-
-def _denser(motion: Motion, times: Floats, tokens: Movable | None, run: int) -> Motion:
-    """The run with further states between its saved ones."""
-    if motion.clock == "layer":
-        raise InputError(f"There is no state of layer {times[0]:g}: layers lie at whole numbers.")
-    x = motion.at(times)
-    reader: Any = getattr(tokens, "at", None)
-    if callable(reader) and getattr(tokens, "dynamics", None) is not None:
-        x, _ = _one_run(np.asarray(reader(times).x, dtype=float), run)
-    every, indices = np.concatenate([motion.t, times]), np.concatenate([motion.indices, motion.latest(times)])
-    order = np.argsort(every, kind="stable")
-    held = np.concatenate([motion.x, x])[order]
-    return replace(motion, t=every[order], x=held, indices=np.asarray(indices)[order])

@@ -13,7 +13,8 @@ from metastable.errors import InputError
 from metastable.plots.captions import caption, times_in_words
 from metastable.plots.colours import Color, colour_legend, token_colours
 from metastable.plots.marks import draw_dots
-from metastable.plots.motion import Movable, pick, read_motion
+from metastable.plots.motion import Movable, read_motion
+from metastable.plots.shown_times import pick
 from metastable.plots.spaces import View, view_of
 from metastable.plots.style import INK, PALETTE, Size, captioned, footnote, panels, paper
 

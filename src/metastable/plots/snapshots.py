@@ -11,8 +11,9 @@ from metastable.errors import unknown
 from metastable.plots.captions import caption, times_in_words
 from metastable.plots.colours import Color, colour_legend, token_colours
 from metastable.plots.marks import draw_dots, draw_lines
-from metastable.plots.motion import Motion, Movable, pick, read_motion
+from metastable.plots.motion import Motion, Movable, read_motion
 from metastable.plots.planes import draw_planes
+from metastable.plots.shown_times import pick
 from metastable.plots.spaces import View, view_of
 from metastable.plots.style import Size, captioned, footnote, panels, paper
 

@@ -92,5 +92,5 @@ def trajectories(
     legend = colour_legend(motion, color, first)
     footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
     what = f"Paths of the tokens from {motion.label(float(motion.t[0]))} to {motion.reading(float(when[0]))}"
-    rings = "rings are starts, dots ends" + (", time runs outwards" if on_circle else "")
-    return captioned(figure, caption(what, tokens, motion, rings, legend))
+    marks = "rings are starts, dots ends" + (", time runs outwards" if on_circle else "")
+    return captioned(figure, caption(what, tokens, motion, marks, legend))

@@ -17,10 +17,11 @@ from metastable.plots.clouds import attention_clouds
 from metastable.plots.colours import Color, tolerance_in_words
 from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.histograms import histograms
-from metastable.plots.motion import Motion, pick, read_motion
+from metastable.plots.motion import Motion, read_motion
 from metastable.plots.overlay import CENTRES, band_in_words, bounds
 from metastable.plots.polytopes import polytope
 from metastable.plots.series import projections, series
+from metastable.plots.shown_times import pick
 from metastable.plots.snapshots import snapshots
 from metastable.plots.style import Size, captioned, footnote
 from metastable.plots.trajectories import trajectories
