@@ -92,8 +92,14 @@ def application(folder: Path) -> FastAPI:
 def _pages(app: FastAPI, library: Library, answered: Callable[..., Awaitable[Response]]) -> None:
     ui.page("/")(lab_page)
     ui.page("/sweep")(sweep_page.sweep_page)
-    ui.page("/models")(lambda: models_page(library.folder))
-    ui.page("/records")(lambda request: records_page.records_page(request, library))
+
+    @ui.page("/models")
+    async def models() -> None:
+        await models_page(library.folder)
+
+    @ui.page("/records")
+    async def records(request: Request) -> None:
+        await records_page.records_page(request, library)
 
     @app.get("/probe")
     async def probe(request: Request) -> Response:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial import QhullError
 
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.normalise import SOFTMAX
 from metastable.plots import hull_edges
 from metastable.theory import hypotheses, limits
 from metastable.theory.leading import leading, paranormal_splitting
@@ -78,7 +79,7 @@ def _outside(dynamics: Dynamics | None) -> str:
         return "No theorem applies: the theory is for scores <Qx, Ky> without positions."
     if float(np.max(np.asarray(dynamics.noise))) > 0:
         return "No theorem applies: the tokens are moved by noise too."
-    if not (dynamics.normalise.shift_invariant and dynamics.normalise.stochastic):
+    if dynamics.normalise != SOFTMAX:
         return "No theorem applies: the papers' attention is softmax."
     return ""
 
