@@ -2,8 +2,9 @@
 
     python -m tests.fuzz_gradients --runs 40 --seed 1
 
-Every run draws shapes, heads, weights, parts, block and method, and compares the derivative along a random direction of
-tokens, Q, K, V, beta and the numbers of the MLP, each by itself. Ends with exit code 1 if one differs by more than 1e-6.
+Every run draws shapes, heads, weights, parts, block and method, and compares the derivative along a random direction
+of tokens, Q, K, V, beta and the numbers of the MLP, each by itself. Ends with exit code 1 if one differs by more than
+1e-6.
 """
 
 import argparse
@@ -69,7 +70,8 @@ def draw(seed: int, number: int):
     if block and not gated:
         del numbers["gate"]
     parts = f"{norm} {order} {activation}{' gate' if gated else ''}" if block else "no block"
-    name = f"{method} {geometry} {normalise} {mask} {score} n={n} d={d} h={heads} {parts}{' bias' if bias is not None else ''}"
+    parts += "" if bias is None else " bias"
+    name = f"{method} {geometry} {normalise} {mask} {score} n={n} d={d} h={heads} {parts}"
     return loss, numbers, name
 
 
@@ -102,7 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
         verdict = "right" if found[worst] <= WRONG else "WRONG"
         wrong += verdict == "WRONG"
         spent = time.perf_counter() - clock
-        print(f"{options.seed}:{number:<4} {verdict} off={found[worst]:.1e} in {worst:5} {name}  {spent:.0f}s", flush=True)
+        print(
+            f"{options.seed}:{number:<4} {verdict} off={found[worst]:.1e} in {worst:5} {name}  {spent:.0f}s", flush=True
+        )
         jax.clear_caches()
     print(f"{options.runs - wrong} right, {wrong} WRONG")
     return 1 if wrong else 0
