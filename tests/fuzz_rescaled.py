@@ -121,6 +121,10 @@ NORMALISE = {
         many_digits.exponentials,
     ),
     "own cauchy": (own_cauchy, many_digits.cauchy),
+    "declared cauchy": (
+        ms.Normalisation(own_cauchy, name="declared", shift_invariant=True, stochastic=True, by_rows=True),
+        many_digits.cauchy,
+    ),
     "unnormalised": ("unnormalised", many_digits.unnormalised),
 }
 MASKS = {"full": "full", "causal": "causal", "window": "window(1)", "own": every_other}
@@ -155,7 +159,7 @@ def draw(seed: int, number: int) -> Case:
     group, rng = np.random.default_rng([seed, turn, 1]), np.random.default_rng([seed, number])
     method, d = METHODS[turn % 4], (3, 4, 2, 3, 20, 3, 6, 2)[turn % 8]
     n, long = (4 if d == 20 else int(group.choice([4, 5, 6]))), number % 5 == 0 and d < 20
-    normalise = str(group.choice(list(NORMALISE), p=[0.45, 0.2, 0.1, 0.15, 0.1]))
+    normalise = str(group.choice(list(NORMALISE), p=[0.4, 0.2, 0.1, 0.1, 0.1, 0.1]))
     mask = str(group.choice(list(MASKS), p=[0.5, 0.25, 0.15, 0.1]))
     bias = rng.normal(size=(n, n)) if group.random() < 0.1 else None
     k = int(group.integers(1, d + 1)) if group.random() < 0.2 else d

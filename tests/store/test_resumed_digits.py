@@ -22,7 +22,11 @@ EVEN = ms.Dynamics(beta=4.0)  # a symmetric start, which rounding breaks
 SQUARE = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 slow = pytest.mark.slow
 CASES = {
-    "noise": (ms.Dynamics(beta=2.0, noise=0.3), X, {"t": 3.0, "dt": 0.05, "method": "euler", "save": 44, "seed": 9}),
+    "noise": (
+        ms.Dynamics(beta=2.0, noise=0.3),
+        ms.initial.sphere(5, 2, seed=7),
+        {"t": 3.0, "dt": 0.05, "method": "euler", "save": 44, "seed": 9},
+    ),
     "trust": (EVEN, SQUARE, {"t": 40.0, "trust": True, "save": 41}),
     "trust tsit5": (EVEN, SQUARE, {"t": 40.0, "trust": True, "save": 41, "method": "tsit5"}),
     "rescaled": (rescaled(V), X, {"t": 60.0, "save": 31}),

@@ -108,8 +108,11 @@ def _layer(model: Model, layer: int, n: int, length: Length, wanted: set[tuple[s
 
 
 def _with_mlp(particles: Dynamics, whole: Block, length: Length, dtype: Any) -> Block:
-    """The block of particles that are moved by the MLP as well: as in the papers' equation, where attention and MLP read
-    the same token and are added, y + attention(y) + MLP(y), whatever the model's own order."""
+    """The block of particles that are moved by the MLP as well.
+
+    As in the papers' equation attention and MLP read the same token and are added, y + attention(y) + MLP(y), whatever
+    the model's own order.
+    """
     norm = None if whole.order == "post" else whole.mlp_norm
     mlp = LongToken(whole.mlp, norm, whole.mlp_out, jnp.asarray(length.token, dtype))
     own = particles.block
