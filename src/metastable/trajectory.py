@@ -169,6 +169,18 @@ class Trajectory:
 
         return plots.animate(self, path, **options)
 
+    def view(self, **options: Any) -> Any:
+        """Play the run in a notebook (see `metastable.explorer.view`)."""
+        from metastable import explorer
+
+        return explorer.view(self, **options)
+
+    def export(self, path: str | Path, **options: Any) -> Path:
+        """Write the run as one HTML file that plays without a server (see `metastable.explorer.export`)."""
+        from metastable import explorer
+
+        return explorer.export(self, path, **options)
+
 
 def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = None) -> Trajectory:
     """Read a record folder written by ``Trajectory.save`` or the command line.

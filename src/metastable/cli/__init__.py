@@ -22,8 +22,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "metastable.cli.simulate_command:simulate",
         "Run tokens through the dynamics, and leave a record and pictures.",
     ),
+    "sweep": (
+        "metastable.cli.sweep_command:sweep",
+        "Run over many values of parameters, on cores or a cluster, into one table.",
+    ),
     "plot": ("metastable.cli.plot_command:plot", "Draw a picture of a record."),
-    "animate": ("metastable.cli.plot_command:animate", "Write a record as a film."),
+    "animate": ("metastable.cli.plot_command:animate", "Write a record as a film, or as a page that plays it."),
     "reproduce": (
         "metastable.cli.reproduce_command:reproduce",
         "Run the papers' experiments: verdicts, figures, one gallery.",

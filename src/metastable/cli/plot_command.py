@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from metastable.cli.flags import JSON, flagged
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
-from metastable.config.settings import Animate, Plot, checked
+from metastable.config.settings import Animate, Plot, PlotFlags, SweepPlot, checked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,11 +21,13 @@ _UNDRAWN = "Interrupted; the record is as it was: run the same command again"
 Out = Annotated[Path | None, Parameter(metavar="FILE", group="Output", show_default=False)]
 
 
-@flagged(Plot)
+@flagged(PlotFlags)
 def plot(
     record: Record, /, *, out: Out = None, partial: Partial = False, json: JSON = False, flags: dict[str, Any]
 ) -> int:
-    """Draw a picture of a record: a run, or the study of a model (--kind takes the names in its page's captions).
+    """Draw a picture of a record: a run, a sweep (--kind heatmap or lines), or the study of a model.
+
+    --kind of a study takes the names in its page's captions.
 
     Parameters
     ----------
@@ -36,10 +38,15 @@ def plot(
     json
         print one JSON object and nothing else
     """
-    look = checked(Plot, flags)
     from metastable import plots
+    from metastable.store.folder import holds
 
     with notes() as sentences, interruptible(lambda: _UNDRAWN):
+        if holds(record, "sweep"):
+            chosen = checked(SweepPlot, flags)
+            path = plots.save_figure(_sweep_picture(record, partial, chosen), out or record / f"{chosen.kind}.png")
+            return _answered(path, json, sentences)
+        look = checked(Plot, flags)
         if _of_study(record, flags, ("kind",)):
             figure = _study_picture(record, look.kind if "kind" in flags else "")
         else:
@@ -52,12 +59,12 @@ def plot(
 def animate(
     record: Record, /, *, out: Out = None, partial: Partial = False, json: JSON = False, flags: dict[str, Any]
 ) -> int:
-    """Write a record as a film: a run, or the study of a model, state by state.
+    """Write a record as a film, or as a page that plays it: a run, or the study of a model, state by state.
 
     Parameters
     ----------
     out
-        where to: .mp4 or .gif [film.mp4 inside the record]
+        where to: .mp4, .gif, or .html for a page that plays offline [film.mp4 inside the record]
     partial
         show what an unfinished record has so far
     json
@@ -70,6 +77,8 @@ def animate(
         if _of_study(record, flags, ()):
             return _answered(_study_film(record, out), json, sentences)
         run = _loaded(record, partial)
+        if out is not None and out.suffix.lower() in (".html", ".htm"):
+            return _answered(_offline_page(run, out, flags), json, sentences)
         path = plots.animate(run, out or record / "film.mp4", **look.model_dump(exclude_none=True))
     return _answered(path, json, sentences)
 
@@ -78,6 +87,16 @@ def _loaded(folder: Path, partial: bool) -> "Trajectory":
     from metastable.store import load
 
     return load(folder, partial=partial)
+
+
+def _offline_page(run: "Trajectory", out: Path, flags: dict[str, Any]) -> Path:
+    """A page that plays the run; how it looks is chosen in the page."""
+    from metastable.errors import InputError
+
+    other = [name for name in flags if name != "run"]
+    if other:
+        raise InputError(f"A page that plays has no option '{other[0]}': its viewer chooses in the page; leave it out.")
+    return run.export(out, of=checked(Animate, flags).run)
 
 
 def _of_study(folder: Path, flags: dict[str, Any], taken: tuple[str, ...]) -> bool:
@@ -91,6 +110,12 @@ def _of_study(folder: Path, flags: dict[str, Any], taken: tuple[str, ...]) -> bo
     if other:
         raise InputError(f"{str(folder)!r} holds the study of a model, whose pictures have no option '{other[0]}'.")
     return True
+
+
+def _sweep_picture(folder: Path, partial: bool, chosen: SweepPlot) -> "Figure":
+    from metastable.sweep.sweep_results import read_table
+
+    return read_table(folder, partial).plot(**chosen.model_dump(exclude_none=True))
 
 
 def _study_picture(folder: Path, name: str) -> "Figure":
