@@ -294,8 +294,7 @@ def _and_back(x: jax.Array) -> jax.Array:
         back: jax.Array = jax.pure_callback(np.asarray, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
         return back
 
-    moved: jax.Array = jax.lax.fori_loop(0, 8, call, x)
-    return moved
+    return jax.numpy.asarray(jax.lax.fori_loop(0, 8, call, x))
 
 
 _TILES = tuple(
