@@ -94,7 +94,8 @@ def simulate(
         segments.append(replace(segment, state={}))
         if progress is not None:
             progress(segment.reached)
-    return collect(plan, segments, stacklevel=3)
+    made: Trajectory | list[Trajectory] = collect(plan, segments, stacklevel=3)
+    return made
 
 
 def collect(plan: Plan, segments: Sequence[Segment], stacklevel: int = 1) -> Any:
