@@ -36,11 +36,11 @@ def test_run_judge_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def planted(sharing: float, tuning: float) -> Data:
-    """Eight texts in which ALBERT's tokens are more alike by ``sharing``, and those of tuned models by ``tuning``."""
+    """24 texts in which ALBERT's tokens are more alike by ``sharing``, and those of tuned models by ``tuning``."""
     rng, data = np.random.default_rng(0), {}
     for name in MODELS:
         more = sharing if name == SHARED else tuning if name in TUNED else 0.0
-        alike = np.linspace(0.0, more, 13)[None, :, None] + 0.001 * rng.standard_normal((8, 13, 2))
+        alike = np.linspace(0.0, more, 13)[None, :, None] + 0.001 * rng.standard_normal((24, 13, 2))
         data[f"{name}/mean"] = 0.2 + alike
         data[f"{name}/share"] = 0.01 + alike
         data[f"{name}/clusters"] = 0.8 - alike

@@ -85,7 +85,7 @@ def test_without_a_model_it_is_skipped_with_a_sentence(
 
     monkeypatch.setattr(model_access, "model_of", missing)
     record = run_into(module.EXPERIMENT, tmp_path / "out", "quick")
-    assert [v.status for v in record.verdicts] == ["undecided"]
+    assert [v.status for v in record.verdicts] == ["not measured"]
     assert "Pretrained models need more packages" in record.verdicts[0].notes
     assert not record.failed
     assert record.figures == ()
@@ -108,7 +108,7 @@ def test_other_models_that_are_missing_do_not_stop_the_first(
     monkeypatch.setattr(model_access, "ZOO", tiny)
     data = module.run(params, Work())
     *measured, last = module.judge(params, data)
-    assert last.status == "undecided"
+    assert last.status == "not measured"
     assert "not in reach" in last.notes
     assert all(v.eligible > 0 for v in measured)
     assert model_access.why_skipped([*measured, last]) == ""
@@ -136,7 +136,7 @@ def test_a_model_without_a_tokenizer_reads_random_tokens(saved: str) -> None:
     assert texts[0] == model_access.texts_of(model, 0, 4)[3]
 
 
-def _shares(end: float, between: float, texts: int = 12) -> dict[str, np.ndarray]:
+def _shares(end: float, between: float, texts: int = 24) -> dict[str, np.ndarray]:
     """Made-up data: share above 0.9 is ``end + between``, above 0.99 ``end``, at the last of three layers."""
     rng = np.random.default_rng(0)
     share = np.zeros((texts, 3, 2, 2))
@@ -177,19 +177,19 @@ def test_groups_of_heads_are_told_from_none() -> None:
 
 def test_a_sink_is_judged_against_its_baseline() -> None:
     rng = np.random.default_rng(0)
-    mass = 0.3 + 0.01 * rng.standard_normal((10, 2, 4))
+    mass = 0.3 + 0.01 * rng.standard_normal((24, 2, 4))
     for baseline, status in ((0.05, "holds"), (0.25, "fails")):
-        found = model_heads._sink("m", {"m/mass": mass, "m/position": np.full((10, 2), baseline)})
+        found = model_heads._sink("m", {"m/mass": mass, "m/position": np.full((24, 2), baseline)})
         assert found[0].status == status
 
 
 def _collapsing(largest: float, mixed: float, clusters: float) -> dict[str, np.ndarray]:
     """Made-up data of one model with two seeds of every control: at the last of three layers, raw and centred."""
-    noise = 1.0 + 0.01 * np.random.default_rng(0).standard_normal((2, 12))
+    noise = 1.0 + 0.01 * np.random.default_rng(0).standard_normal((2, 24))
     data = {"m/depth": np.array(2)}
     for variant in ("trained", "init", "shuffle", "tokens"):
         known = variant in ("trained", "tokens")
-        shape = (1 if variant == "trained" else 2, 12, 3, 2)
+        shape = (1 if variant == "trained" else 2, 24, 3, 2)
         for key in ("largest", "mixed_share", "mixed_clusters"):
             data[f"m/{variant}/{key}"] = np.zeros(shape)
         data[f"m/{variant}/largest"][:, :, 2, 0] = (0.3 if known else largest) * noise[: shape[0]]
@@ -205,7 +205,7 @@ def test_what_training_does_is_told_from_what_any_network_does() -> None:
     assert found == ["holds"] * 6
     other = model_controls.judge(params, _collapsing(0.5, 0.2, 1.0))
     assert [v.status for v in other] == ["fails", "fails", "fails", "fails", "fails", "holds"]
-    assert other[0].instances == 12
+    assert other[0].instances == 24
     assert "trained 0.3" in other[0].notes
     missing = _collapsing(0.96, 0.01, 5.0)
     for variant in ("init", "shuffle"):  # all tokens have met, and nothing is left beside the mean direction

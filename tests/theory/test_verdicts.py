@@ -7,15 +7,16 @@ import pytest
 from scipy import stats
 
 from metastable.errors import InputError
+from metastable.theory.intervals import bootstrap_interval, exact_interval, mean_interval, wilson_interval
 from metastable.theory.verdicts import (
+    MINIMUM,
+    RULE,
+    STATUSES,
     Verdict,
-    bootstrap_interval,
-    exact_interval,
+    from_readings,
     judge_number,
     judge_share,
-    mean_interval,
     verdict_from_dict,
-    wilson_interval,
 )
 
 
@@ -50,31 +51,100 @@ def test_a_universal_claim_needs_no_counterexample_and_few_gaps():
     late = judge_share("c", "s", [True] * 100 + [None] * 100)
     assert late.status == "undecided"
     assert "100 of 200 undecided" in late.notes
-    assert judge_share("c", "s", []).status == "undecided"
-    assert judge_share("c", "s", [None, None]).status == "undecided"
+
+
+def test_holds_needs_enough_instances():
+    few = judge_share("c", "s", [True] * (MINIMUM - 1), notes="more")
+    assert (few.status, few.notes) == ("undecided", f"few instances: {MINIMUM - 1} of {MINIMUM}; more")
+    assert judge_share("c", "s", [True] * MINIMUM).status == "holds"
+    assert judge_share("c", "s", [True], exact=True).status == "holds"
+    assert judge_share("c", "s", [True] * 3 + [False], exact=True).status == "fails"
+    assert judge_share("c", "s", [True, False]).status == "fails", "one counterexample is enough"
+    # the undecided are no deciding instances
+    late = judge_share("c", "s", [True] * (MINIMUM - 1) + [None])
+    assert late.status == "undecided"
+    assert "few instances" in late.notes
+
+
+def test_nothing_decided_is_not_measured():
+    assert judge_share("c", "s", []).status == "not measured"
+    assert judge_share("c", "s", [None, None]).status == "not measured"
+    assert judge_share("c", "s", [True] * 30, eligible=[False] * 30).status == "not measured"
+    assert judge_number("c", "s", [], (0.9, 1.1)).status == "not measured"
+
+
+def test_trivial_limits_decide_nothing():
+    trivial = [True] * 40 + [False] * 25
+    assert judge_share("c", "s", [True] * 65, trivial=trivial).status == "holds"
+    assert judge_share("c", "s", [True] * 40 + [None] * 25, trivial=trivial).status == "trivial only"
+    few = judge_share("c", "s", [True] * 65, trivial=[True] * 60 + [False] * 5)
+    assert (few.status, few.notes) == ("undecided", f"few instances: 5 of {MINIMUM}")
+    assert judge_share("c", "s", [True] * 39 + [False], trivial=[True] * 40).status == "fails"
+    share = judge_share("c", "s", [True] * 200, required=0.9, trivial=[True] * 200)
+    assert share.status == "trivial only"
+
+
+def test_readings_of_one_sentence_are_one_verdict():
+    holds, fails = judge_share("a", "s", [True] * 30), judge_share("b", "s", [True, False], seeds=[7, 9])
+    few, none = judge_share("c", "s", [True]), judge_share("d", "s", [])
+    trivial = judge_share("e", "s", [True], trivial=[True])
+    cases = {
+        ("holds", "fails", "few"): "holds",
+        ("fails", "fails"): "fails",
+        ("fails", "few"): "undecided",
+        ("fails", "none"): "undecided",
+        ("none", "none"): "not measured",
+        ("trivial", "none"): "trivial only",
+        ("trivial", "fails"): "undecided",
+    }
+    named = {"holds": holds, "fails": fails, "few": few, "none": none, "trivial": trivial}
+    for names, status in cases.items():
+        verdict = from_readings("sentence", "s", [named[name] for name in names])
+        assert verdict.status == status, names
+        assert [row.reading for row in verdict.rows] == [named[name].claim for name in names]
+    both = from_readings("sentence", "s", [fails, holds], kind="observation", notes="note")
+    assert (both.kind, both.notes, both.measured, both.failing_seeds) == ("observation", "note", 1.0, ())
+    assert from_readings("sentence", "s", [fails]).failing_seeds == (9,)
+    assert "fails: b" in str(both)
+    with pytest.raises(InputError, match="one per reading"):
+        from_readings("sentence", "s", [])
+
+
+def test_the_rule_names_what_is_done():
+    assert RULE.count(". ") == 0, "one sentence"
+    assert str(MINIMUM) in RULE
+    for word in STATUSES:
+        assert word in RULE
 
 
 def test_only_eligible_instances_count():
-    verdict = judge_share("c", "s", [True, False, True], eligible=[True, False, True])
-    assert (verdict.status, verdict.instances, verdict.eligible, verdict.failing_seeds) == ("holds", 3, 2, ())
+    verdict = judge_share("c", "s", [True, False] * 20, eligible=[True, False] * 20)
+    assert (verdict.status, verdict.instances, verdict.eligible, verdict.failing_seeds) == ("holds", 40, 20, ())
     with pytest.raises(InputError, match="one entry per instance"):
         judge_share("c", "s", [True], seeds=[1, 2])
 
 
 def test_a_share_is_judged_by_its_interval():
     assert judge_share("c", "s", [True] * 200, required=0.9).status == "holds"
-    assert judge_share("c", "s", [True] * 10, required=0.9).status == "undecided"  # interval from 0.69
+    assert judge_share("c", "s", [True] * 25, required=0.9).status == "undecided"  # interval from 0.86
     assert judge_share("c", "s", [True] * 50 + [False] * 150, required=0.9).status == "fails"
     # 20 unreached horizons could all be failures
     assert judge_share("c", "s", [True] * 180 + [None] * 20, required=0.9).status == "undecided"
 
 
 def test_numbers_are_judged_by_their_interval():
-    assert judge_number("c", "s", [1.0, 1.01, 0.99], (0.9, 1.1)).status == "holds"
+    assert judge_number("c", "s", [1.0, 1.01, 0.99] * 7, (0.9, 1.1)).status == "holds"
+    assert judge_number("c", "s", [1.0, 1.01, 0.99] * 6, (0.9, 1.1)).status == "undecided"
     assert judge_number("c", "s", [2.0, 2.01, 1.99], (0.9, 1.1)).status == "fails"
     assert judge_number("c", "s", [1.0, 1.2, 0.8], (0.9, 1.1)).status == "undecided"
-    assert judge_number("c", "s", [], (0.9, 1.1)).status == "undecided"
-    assert judge_number("c", "s", [5.0], (0.0, 1.0), interval=(0.2, 0.3)).status == "holds"
+    pooled = judge_number("c", "s", [5.0], (0.0, 1.0), interval=(0.2, 0.3), deciding=50)
+    assert (pooled.status, pooled.instances, pooled.eligible) == ("holds", 50, 50)
+
+
+def test_an_identity_is_decided_by_every_value():
+    assert judge_number("c", "s", [1.0], (0.9, 1.1), exact=True).status == "holds"
+    assert judge_number("c", "s", [1.0, 1.0, 2.0], (0.9, 1.1), exact=True).status == "undecided"
+    assert judge_number("c", "s", [2.0], (0.9, 1.1), exact=True).status == "fails"
 
 
 def test_coverage_of_the_exact_interval():
@@ -87,6 +157,8 @@ def test_verdicts_travel_as_json_and_print():
     verdict = judge_share("tokens meet", "Theorem 9", [True, None], kind="conjecture")
     again = verdict_from_dict(json.loads(json.dumps(verdict.to_dict())))
     assert again == verdict
+    rows = from_readings("tokens meet", "sec. 9", [verdict, judge_share("c", "s", [True] * 30)])
+    assert verdict_from_dict(json.loads(json.dumps(rows.to_dict()))) == rows
     assert "tokens meet" in str(verdict)
     open_end = Verdict("c", "s", "undecided", "observation", "r", 0, 0, np.nan, (-np.inf, np.inf))
     assert json.loads(json.dumps(open_end.to_dict(), allow_nan=False))["measured"] is None

@@ -4,9 +4,12 @@
     run      Params, Work -> data: named arrays, everything the verdicts and pictures need
     judge    Params, data -> verdicts, with criteria fixed in the code and derived in its docstrings
     draw     Params, data -> named figures (and `films`, optional, named trajectories to film)
+    check    Params -> one small instance by the experiment's own code and by `plain_formulas`; they must agree
+    finding  Params, data -> what was claimed and what was measured in a sentence each, for the top of the gallery
 
-Pictures and verdicts read data; they never run anything. So a finished experiment can be judged and drawn again
-from its record. Add one: a file here and a line in EXPERIMENTS (`metastable.experiments`).
+The check comes first: a simulator that does something else than the paper's formula stops the experiment. Pictures and
+verdicts read data; they never run anything. So a finished experiment can be judged and drawn again from its record.
+Add one: a file here and a line in EXPERIMENTS (`metastable.experiments`).
 """
 
 import warnings
@@ -14,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from metastable.store.files import disk_errors, read_arrays, reason, write_arrays
 from metastable.store.folder import damaged
@@ -26,7 +30,13 @@ from metastable.trajectory import Trajectory
 
 Data = dict[str, np.ndarray]
 Figures = dict[str, Figure]
-Films = dict[str, Trajectory | Mapping[str, Any]]  # a run, or the options of `metastable.plots.animate`
+Films = dict[str, Trajectory | Mapping[str, Any]]  # a run, or options of `metastable.plots.animate` and a "caption"
+Check = tuple[ArrayLike, ArrayLike, float]  # by the experiment's own code, by `plain_formulas`, allowed difference
+Topic = Literal["theorem", "observation", "model", "beyond"]
+
+
+class SelfCheckError(RuntimeError):
+    """The simulator and the paper's formula, written down a second time, disagree."""
 
 
 def _silent(share: float, text: str) -> None:
@@ -75,6 +85,15 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One experiment in two sentences and a picture: what was claimed, what was measured, the figure's title."""
+
+    claimed: str
+    measured: str
+    figure_title: str
+
+
+@dataclass(frozen=True)
 class Experiment:
     """An experiment as the gallery sees it; every file of this package ends with one, named EXPERIMENT."""
 
@@ -90,3 +109,33 @@ class Experiment:
     full: Mapping[str, Any] = field(default_factory=dict)  # params for thousands of instances
     films: Callable[[Any, Data], Films] | None = None
     text: str = ""  # one paragraph for the gallery: what is done, and how to read the pictures
+    check: Callable[[Any], Mapping[str, Check]] | None = None
+    finding: Callable[[Any, Data], Finding | None] | None = None
+    topic: Topic = "theorem"  # its place in the gallery's index
+    leaves_out: str = ""  # what ``quick`` leaves out, in a sentence
+
+
+def self_check(experiment: Experiment, params: Any) -> dict[str, tuple[float, float]]:
+    """Largest differences between the experiment's own code and the plain formulas, each with what is allowed.
+
+    Raises
+    ------
+    SelfCheckError
+        Where one is larger than allowed, or not a number: no verdict of this experiment would count.
+    """
+    found = {}
+    for name, (own, plain, allowed) in (experiment.check(params) if experiment.check else {}).items():
+        ours, theirs = np.asarray(own, dtype=float), np.asarray(plain, dtype=float)
+        if ours.shape != theirs.shape:
+            raise SelfCheckError(
+                f"The self-check of {experiment.name} failed before anything was judged: {name} has shape {ours.shape} "
+                f"here and {theirs.shape} by the paper's formula."
+            )
+        apart = float(np.abs(ours - theirs).max()) if ours.size else np.nan
+        if not apart <= allowed:
+            raise SelfCheckError(
+                f"The self-check of {experiment.name} failed before anything was judged: {name} differs from the "
+                f"paper's formula (metastable/experiments/plain_formulas.py) by {apart:.3g}; {allowed:.1g} is allowed."
+            )
+        found[name] = (apart, float(allowed))
+    return found

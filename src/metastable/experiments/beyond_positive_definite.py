@@ -17,10 +17,11 @@ from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots import paper
 from metastable.plots.style import FAINT, PALETTE, panels
 from metastable.theory import hypotheses
+from metastable.theory.intervals import exact_interval
 from metastable.theory.leading import leading, paranormal_splitting
 from metastable.theory.residuals import Finding
 from metastable.theory.theorems import THEOREMS, Claim, Measurement, Triple
-from metastable.theory.verdicts import Verdict, exact_interval, judge_share
+from metastable.theory.verdicts import Verdict, judge_share
 from metastable.trajectory import Trajectory
 
 SOURCE = "second paper, Remark 2"

@@ -4,13 +4,14 @@ With Q = K = I a triple (Q, K, V) is good exactly when V's eigenvalue of largest
 The paper counts about 14% of real Ginibre matrices at d = 128, and says that the share vanishes very slowly with d.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.plots import eigenvalues, paper, series
-from metastable.theory.verdicts import Verdict, exact_interval, judge_number
+from metastable.theory.intervals import exact_interval
+from metastable.theory.verdicts import Verdict, judge_number
 
 SOURCE = "second paper, section 4, after Definition 1"
 EXACT = {1: 0.5, 2: 1.0 / (2.0 * np.sqrt(2.0))}  # half of 1/sqrt 2 (Edelman 1997); d = 1 is a coin
@@ -123,16 +124,16 @@ def _decay(params: Params, data: Data) -> Verdict:
     slope = float((weight * (x - centre) * y).sum() / spread)
     half = 1.96 / float(np.sqrt(spread))
     count = int(sum(len(data[f"good-{k}"]) for k in d[kept].astype(int)))
-    verdict = judge_number(
+    return judge_number(
         "The share of good matrices vanishes with d, very slowly: like a power of d between -1/2 and 0.",
         SOURCE + ", after Rider and Sinclair",
         [slope],
         (-0.5, -1e-3),
         kind="observation",
         interval=(slope - half, slope + half),
+        deciding=count,
         notes="exponent fitted to d >= 8; a heuristic count of edge eigenvalues gives -1/4 up to logarithms",
     )
-    return replace(verdict, instances=count, eligible=count)
 
 
 def _curve(data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

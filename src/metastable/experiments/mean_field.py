@@ -5,7 +5,7 @@ clouds follow eq. (1). If the flow is well posed for measures, their distance W1
 times that at 0, whatever n: it must fall with n at the rate of sampling, n^{-1/2}, and grow with t alone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -102,9 +102,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         [end[0]],
         (-0.5 - 1.0 / 12.0, -0.5 + 1.0 / 12.0),
         interval=end[1:],
+        deciding=len(growth),
         notes=f"exponent at t = 0: {start[0]:.3f}; 1/12 is half the way to the next rate of the theory, n^(-1/3)",
     )
-    rate = replace(rate, instances=len(growth), eligible=len(growth))
     return [rate, _no_growth_in_n(params, data, growth), _stability(params, data, growth)]
 
 
@@ -125,15 +125,15 @@ def _slope(params: Params, data: Data, index: int, ratio: bool = False) -> tuple
 def _no_growth_in_n(params: Params, data: Data, growth: np.ndarray) -> Verdict:
     """The constant of stability does not depend on n: as a power of n, W1(t)/W1(0) has exponent 0, to 1/12 as above."""
     slope, low, high = _slope(params, data, -1, ratio=True)
-    verdict = judge_number(
+    return judge_number(
         f"How much two clouds part by t = {params.horizon:g} does not depend on n.",
         SOURCE,
         [slope],
         (-1.0 / 12.0, 1.0 / 12.0),
         interval=(low, high),
+        deciding=len(growth),
         notes=f"measured: the exponent of n in W1(t)/W1(0), whose median is {np.median(growth):.2f}",
     )
-    return replace(verdict, instances=len(growth), eligible=len(growth))
 
 
 def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:

@@ -6,7 +6,6 @@ the experiment is then skipped, and `metastable reproduce` says so and tries aga
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -19,7 +18,8 @@ from metastable.models.load import load
 from metastable.models.load import reach as reach_model
 from metastable.models.model import Model
 from metastable.models.texts import default_corpus, texts
-from metastable.theory.verdicts import Interval, Verdict, judge_number
+from metastable.theory.intervals import Interval
+from metastable.theory.verdicts import Verdict, judge_number
 
 ZOO = "reactions-albert"
 OTHERS = ("minilm", "smollm2", "title-t5")  # the rest of the zoo, measured beside it
@@ -103,7 +103,7 @@ def skipped(claim: str, source: str, data: Data) -> list[Verdict]:
     nan = float("nan")
     notes = f"{_MARK}{str(data[SKIPPED]).rstrip('.')}"
     rule = "none, for want of a model; remove this experiment's folder to try again"
-    return [Verdict(claim, source, "undecided", "observation", rule, 0, 0, nan, (nan, nan), notes=notes)]
+    return [Verdict(claim, source, "not measured", "observation", rule, 0, 0, nan, (nan, nan), notes=notes)]
 
 
 _MARK = "skipped: "
@@ -120,5 +120,6 @@ def counted(
     texts: int, claim: str, source: str, measured: float, accepted: Interval, interval: Interval, notes: str
 ) -> Verdict:
     """A verdict on one number pooled over texts, with the interval that came with it."""
-    found = judge_number(claim, source, [measured], accepted, kind="observation", interval=interval, notes=notes)
-    return replace(found, instances=texts, eligible=texts)
+    return judge_number(
+        claim, source, [measured], accepted, kind="observation", interval=interval, deciding=texts, notes=notes
+    )

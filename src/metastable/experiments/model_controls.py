@@ -18,7 +18,8 @@ from metastable.models.controls import ABOUT, CONTROLS
 from metastable.models.model import Model
 from metastable.models.probe import probe
 from metastable.plots import series
-from metastable.theory.verdicts import Interval, Verdict, mean_interval
+from metastable.theory.intervals import Interval, mean_interval
+from metastable.theory.verdicts import Verdict
 
 SOURCE = "first paper, sec. 3.1.1 and Fig. 1, with controls that it does not have"
 CLAIM = "Without training tokens collapse to one point, with it they form many small clusters"

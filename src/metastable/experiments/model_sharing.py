@@ -33,7 +33,8 @@ from metastable.models.model import Model
 from metastable.models.probe import probe
 from metastable.models.spectra import spectra
 from metastable.plots import series, table
-from metastable.theory.verdicts import Verdict, judge_number, mean_interval
+from metastable.theory.intervals import mean_interval
+from metastable.theory.verdicts import Verdict, judge_number
 
 SOURCE = "beyond the papers: what one V for all layers does"
 CLAIM = "Shared weights leave tokens more alike than weights of their own"

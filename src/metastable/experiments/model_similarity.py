@@ -12,7 +12,8 @@ from metastable.models.model import Model
 from metastable.models.probe import probe
 from metastable.plots import histograms, series
 from metastable.plots.style import footnote, paper
-from metastable.theory.verdicts import Verdict, judge_number, mean_interval
+from metastable.theory.intervals import mean_interval
+from metastable.theory.verdicts import Verdict, judge_number
 
 SOURCE = "first paper, sec. 3.1.1, 4.1 and Fig. 1"
 CLAIM = "A spike at cosine 1 grows with depth"

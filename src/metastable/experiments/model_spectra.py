@@ -10,7 +10,8 @@ from metastable.experiments.base import Data, Experiment, Figures, Work
 from metastable.models.depth_axis import some_layers
 from metastable.models.spectra import spectra
 from metastable.plots import eigenvalues
-from metastable.theory.verdicts import Status, Verdict, exact_interval
+from metastable.theory.intervals import exact_interval
+from metastable.theory.verdicts import Status, Verdict
 
 SOURCE = "second paper, sec. 4, Definition 1 and Fig. 10"
 CLAIM = "Some head is a good triple"

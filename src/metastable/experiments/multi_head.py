@@ -18,7 +18,8 @@ from metastable.observables import cluster_count, hull_growth
 from metastable.plots import paper, series
 from metastable.plots.style import panels
 from metastable.solve.simulate import simulate
-from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
+from metastable.theory.intervals import mean_interval
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, section 6"
 

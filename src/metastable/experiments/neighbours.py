@@ -19,7 +19,8 @@ from metastable.initial import sphere
 from metastable.observables import cluster_count, order_parameter
 from metastable.plots.style import FAINT, PALETTE, RED, SOFT, new_figure, panels, paper
 from metastable.solve.simulate import simulate
-from metastable.theory.verdicts import Verdict, exact_interval, judge_share
+from metastable.theory.intervals import exact_interval
+from metastable.theory.verdicts import Verdict, judge_share
 
 SOURCE = "second paper, related work"
 _EPS = float(np.finfo(np.float64).eps)

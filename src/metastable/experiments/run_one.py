@@ -1,4 +1,4 @@
-"""One experiment in its folder: run, judged, drawn and filmed, each step whole on disk before the next begins.
+"""One experiment in its folder: checked, run, judged, drawn, filmed; each step is whole on disk before the next begins.
 
     parts/         checkpoints of an unfinished run; removed at the end
     data.npz       what `run` returned
@@ -6,8 +6,8 @@
     NAME.svg/.mp4  what `draw` and `films` returned
 
 besides the files of every record (`metastable.store.folder`); provenance.json holds the experiment's name, settings and
-preset, the pictures in order, and the seconds it took. A process that is killed at any moment loses at most one part,
-and a finished experiment is never run again.
+preset, the pictures in order with their captions, what the self-check found, the finding, and the seconds it took. A
+process that is killed at any moment loses at most one part, and a finished experiment is never run again.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import unknown
-from metastable.experiments.base import Data, Experiment, Work
+from metastable.experiments.base import Data, Experiment, Work, self_check
 from metastable.plots import animate, save_figure
 from metastable.provenance import stamp
 from metastable.report.experiment_record import Record, read
@@ -27,6 +27,7 @@ from metastable.store.folder import Purpose, check, claim, finish, settled_by
 
 PRESETS = ("default", "quick", "full")
 FILM = {"frames": 75, "fps": 25, "size": (400, 400)}  # three seconds, about 100 kB
+_ABOUT = ("title", "source", "figures", "text", "topic", "leaves_out")
 Share = Callable[[float, str], None]  # the share that is done, and a text
 
 
@@ -59,6 +60,8 @@ def run_into(
 
 def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> None:
     started = time.perf_counter()
+    report(0.0, "checking itself")
+    checks = self_check(experiment, params)
     data = Work(folder).part("data", lambda: experiment.run(params, Work(folder / "parts", report)))
     report(1.0, "judging")
     verdicts = experiment.judge(params, data)
@@ -66,8 +69,16 @@ def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> 
         write_json(folder / "verdicts.json", {"verdicts": [v.to_dict() for v in verdicts]})
         report(1.0, "drawing")
         figures, films = _pictures(experiment, folder, params, data)
-    seconds = round(time.perf_counter() - started, 2)
-    finish(folder, "experiment", {"figures": figures, "films": films, "seconds": seconds, "made": stamp()})
+    finding = experiment.finding(params, data) if experiment.finding else None
+    facts = {
+        "figures": figures,
+        "films": films,
+        "checks": [[name, apart, allowed] for name, (apart, allowed) in checks.items()],
+        "finding": None if finding is None else dataclasses.asdict(finding),
+        "seconds": round(time.perf_counter() - started, 2),
+        "made": stamp(),
+    }
+    finish(folder, "experiment", facts)
     remove(folder / "parts")
 
 
@@ -76,7 +87,7 @@ def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> 
 
 def _purpose(experiment: Experiment, params: Any, preset: str, overrides: Mapping[str, Any]) -> Purpose:
     """What the folder is for: this experiment with these settings, whichever preset they came from."""
-    about = {key: getattr(experiment, key) for key in ("title", "source", "figures", "text")}
+    about = {key: getattr(experiment, key) for key in _ABOUT}
     facts = {"name": experiment.name, "about": about, "preset": preset, "overrides": dict(overrides)}
     return settled_by("experiment", {"experiment": experiment.name, **dataclasses.asdict(params)}, facts)
 
@@ -86,14 +97,27 @@ def _pictures(experiment: Experiment, folder: Path, params: Any, data: Data) -> 
     for name, figure in experiment.draw(params, data).items():
         file = f"{_slug(name)}.svg"
         save_figure(figure, folder / file, dpi=150.0)
-        figures.append([file, name])
+        caption: str = getattr(figure, "caption", "") or caption_of(params)
+        figures.append([file, name, caption])
     films = []
     for name, shown in (experiment.films(params, data) if experiment.films else {}).items():
         file = f"{_slug(name)}.mp4"
-        options = dict(shown) if isinstance(shown, Mapping) else {"tokens": shown}
+        options: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else {"tokens": shown}
+        caption = options.pop("caption", "") or caption_of(params)
         animate(options.pop("tokens"), folder / file, **{**FILM, **options})
-        films.append([file, name])
+        films.append([file, name, caption])
     return figures, films
+
+
+def caption_of(params: Any) -> str:
+    """The settings as a caption, for a picture that has none of its own."""
+    given = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    count, seed = given.pop("instances", None), given.pop("seed", None)
+    short = (int, float, str)
+    words = [f"{name} = {value}" for name, value in given.items() if isinstance(value, short) and value != ""]
+    if count is not None:
+        words.append(f"{count} instances" + ("" if seed is None else f" from seed {seed} on"))
+    return ", ".join(words) + "." if words else ""
 
 
 def _slug(name: str) -> str:

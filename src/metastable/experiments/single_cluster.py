@@ -14,8 +14,9 @@ from metastable.initial import sphere
 from metastable.observables import cluster_count
 from metastable.plots import series, snapshots
 from metastable.solve.simulate import simulate
+from metastable.theory.intervals import exact_interval
 from metastable.theory.two_clusters import causal_second_token_time
-from metastable.theory.verdicts import Verdict, exact_interval, judge_share
+from metastable.theory.verdicts import Verdict, judge_share
 from metastable.trajectory import Trajectory
 
 DOT = 0.05  # radians: a printed dot is about 1/40 of the sphere's diameter, so closer tokens look like one

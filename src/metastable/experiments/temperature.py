@@ -16,7 +16,8 @@ from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series
 from metastable.plots.style import SOFT
 from metastable.solve.simulate import simulate
-from metastable.theory.verdicts import Verdict, judge_number, judge_share, mean_interval
+from metastable.theory.intervals import mean_interval
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 LINK = 0.05  # radians: about a printed dot, below the spacing of metastable clusters, beta^{-1/2}
 SOURCE = "first paper, sec. 3.2 and 4.2.2"

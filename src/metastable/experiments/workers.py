@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
+from metastable.experiments.base import SelfCheckError
 from metastable.experiments.run_one import run_into
 from metastable.progress import Progress, Report
 from metastable.report.experiment_record import Record, read
 from metastable.store.folder import DONE, note_crash, reopen
+from metastable.theory.verdicts import STATUSES
 
 _TRIES = 2  # of an experiment whose worker dies
 
@@ -125,7 +127,7 @@ def summary(result: Result) -> str:
     if result.record is None:
         return f"error: {result.error}"
     found = [v.status for v in result.record.verdicts]
-    counts = [f"{found.count(word)} {word}" for word in ("holds", "fails", "undecided") if word in found]
+    counts = [f"{found.count(word)} {word}" for word in STATUSES if word in found]
     how = "already there" if result.reused else f"{result.record.seconds:.1f} s"
     return f"{', '.join(counts) or 'no verdicts'} ({how})"
 
@@ -230,7 +232,7 @@ def _one(task: Task, report: Callable[[float, str], None]) -> Result:
         with warnings.catch_warnings():  # what rounding did to a run is part of its verdict
             warnings.simplefilter("ignore")
             return Result(task.name, run_into(experiment, task.folder, task.preset, task.overrides, report))
-    except InputError as error:
+    except (InputError, SelfCheckError) as error:
         return Result(task.name, error=str(error))
     except Exception as error:
         where = note_crash(task.folder, traceback.format_exc())

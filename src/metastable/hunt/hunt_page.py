@@ -13,7 +13,7 @@ from metastable.hunt.rules import Rules
 from metastable.hunt.verifying import OUTCOMES
 from metastable.provenance import stamp
 from metastable.store.files import disk_errors, write_json
-from metastable.theory.verdicts import exact_interval
+from metastable.theory.intervals import exact_interval
 
 MOST_FILES = 20  # of each outcome
 

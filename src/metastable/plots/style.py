@@ -182,3 +182,9 @@ def footnote(figure: Figure, text: str) -> None:
     """A small grey remark under the picture, for what the reader must know (which run, which projection)."""
     if text:
         figure.supxlabel(text, fontsize=6.5, color=SOFT, x=0.995, ha="right")
+
+
+def captioned(figure: Figure, text: str) -> Figure:
+    """The figure with a caption for the page it will stand on: what is drawn, n, d, beta, V, seeds."""
+    figure.caption = text  # type: ignore[attr-defined]
+    return figure

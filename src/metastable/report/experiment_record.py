@@ -17,15 +17,17 @@ class Record:
 
     name: str
     folder: Path
-    about: Mapping[str, str]  # title, source, figures, text
+    about: Mapping[str, str]  # title, source, figures, text, topic, leaves_out
     preset: str
     overrides: Mapping[str, Any]
     params: Mapping[str, Any]
     verdicts: tuple[Verdict, ...]
-    figures: tuple[tuple[str, str], ...]  # (file, what it shows)
-    films: tuple[tuple[str, str], ...]
+    figures: tuple[tuple[str, str, str], ...]  # (file, title, caption)
+    films: tuple[tuple[str, str, str], ...]
     seconds: float
     made: Mapping[str, Any]
+    checks: tuple[tuple[str, float, float], ...] = ()  # (name, difference from the plain formula, allowed)
+    finding: Mapping[str, str] | None = None  # claimed, measured, figure_title
 
     @property
     def failed(self) -> bool:
@@ -48,10 +50,12 @@ def read(folder: Path) -> Record:
             head["overrides"],
             {name: value for name, value in head["settings"].items() if name != "experiment"},
             tuple(verdict_from_dict(v) for v in verdicts),
-            tuple((file, text) for file, text in head["figures"]),
-            tuple((file, text) for file, text in head["films"]),
+            tuple((file, title, caption) for file, title, caption in head["figures"]),
+            tuple((file, title, caption) for file, title, caption in head["films"]),
             float(head["seconds"]),
             head["made"],
+            tuple((name, apart, allowed) for name, apart, allowed in head["checks"]),
+            head["finding"],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{str(folder)!r} holds no finished experiment ({error}); run it again.") from error

@@ -37,8 +37,8 @@ def section(record: Record, media: Media) -> str:
     drawn = "" if about["figures"] in about["source"] else about["figures"]
     drawn = f" · {'Figs ' if drawn[:1].isdigit() else ''}{escaped(drawn)}" if drawn else ""
     paragraphs = "".join(f"<p>{escaped(p)}</p>" for p in about["text"].split("\n\n") if p.strip())
-    pictures = "".join(_figure(record, file, shows, media) for file, shows in record.figures)
-    films = "".join(_film(record, file, shows, media) for file, shows in record.films)
+    pictures = "".join(_figure(record, *picture, media) for picture in record.figures)
+    films = "".join(_film(record, *film, media) for film in record.films)
     return f"""<article id="{here}" aria-labelledby="{here}-title">
 <header><h3 id="{here}-title">{escaped(about["title"])}</h3><a class="soft" href="#verdicts">all verdicts</a></header>
 <p class="soft">{escaped(about["source"])}{drawn}</p>
@@ -83,7 +83,7 @@ def _seeds(v: Verdict, record: Record) -> str:
     )
 
 
-def _figure(record: Record, file: str, shows: str, media: Media) -> str:
+def _figure(record: Record, file: str, shows: str, caption: str, media: Media) -> str:
     path = record.folder / file
     if not path.exists():
         return ""
@@ -92,11 +92,11 @@ def _figure(record: Record, file: str, shows: str, media: Media) -> str:
     alt = escaped(f"{record.about['title']}: {_caption(shows)}")
     return (
         f'<figure><img src="{media.address(path, "image/svg+xml")}" alt="{alt}"{size} loading="lazy">'
-        f"<figcaption>{escaped(_caption(shows))}</figcaption></figure>"
+        f"<figcaption>{escaped(_caption(shows))}. {escaped(caption)}</figcaption></figure>"
     )
 
 
-def _film(record: Record, file: str, shows: str, media: Media) -> str:
+def _film(record: Record, file: str, shows: str, caption: str, media: Media) -> str:
     path = record.folder / file
     if not path.exists():
         return ""
@@ -104,7 +104,7 @@ def _film(record: Record, file: str, shows: str, media: Media) -> str:
     return (
         f'<figure><video controls muted playsinline loop preload="metadata" width="400" aria-label="{label}" '
         f'src="{media.address(path, "video/mp4")}"></video>'
-        f"<figcaption>Film: {escaped(_caption(shows))}</figcaption></figure>"
+        f"<figcaption>Film: {escaped(_caption(shows))}. {escaped(caption)}</figcaption></figure>"
     )
 
 

@@ -8,7 +8,7 @@
 | limits | the sets tokens are predicted to approach, with distances |
 | theorems | the claims as a table: hypotheses, limit, rate, measurement |
 | settle | the run that decides a claim, and its criterion |
-| verdicts | holds, fails or undecided, with a confidence interval |
+| intervals, verdicts | holds, fails, undecided, trivial only or not measured, with a confidence interval |
 | check, report | all of it for one triple and one cloud of tokens |
 """
 

@@ -1,22 +1,46 @@
 """Verdicts: a claim, a criterion fixed beforehand, a measured number with its confidence interval, and a status.
 
-The status is "holds" or "fails" only when the whole confidence interval is on one side of the criterion, with instances
-whose horizon was too short counted against either answer; otherwise the verdict is "undecided".
+`RULE` says in one sentence how a measured number becomes a status; the gallery prints it. Sentences that can be read in
+several ways are one verdict with a `Row` per reading (`from_readings`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, ndtri, stdtrit
 
 from metastable.errors import InputError
+from metastable.theory.intervals import Interval, exact_interval, mean_interval
 
-Status = Literal["holds", "fails", "undecided"]
-Kind = Literal["theorem", "conjecture", "observation"]
-Interval = tuple[float, float]
+Status = Literal["holds", "fails", "undecided", "trivial only", "not measured"]
+Kind = Literal["theorem", "conjecture", "observation", "reading"]
+
+STATUSES: tuple[Status, ...] = ("holds", "fails", "undecided", "trivial only", "not measured")
+MINIMUM = 20  # deciding instances that "holds" needs, exact identities excepted
+
+RULE = (
+    "A claim about all instances fails at the first counterexample, and holds when there is none and at least 95% of "
+    "the instances that meet its hypotheses are decided at the horizon; a claim about a share or a mean holds or fails "
+    "when its whole 95% interval is on one side of the criterion, with undecided instances counted either way; "
+    f'"holds" also needs {MINIMUM} deciding instances whose limit is not trivial, unless the claim is an exact '
+    'identity; everything else is undecided, or "trivial only" where every decided instance ended in a limit that says '
+    'nothing, or "not measured" where no instance was decided.'
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reading of an ambiguous sentence, judged by itself."""
+
+    reading: str
+    status: Status
+    measured: float
+    interval: Interval
+    instances: int
+    eligible: int
+    notes: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,9 +51,10 @@ class Verdict:
     ----------
     claim, source : str
         The claim in one sentence, and where it is made.
-    status : "holds", "fails" or "undecided"
-    kind : "theorem", "conjecture" or "observation"
-        Only a failing theorem means an error, in the theorem or in the code.
+    status : one of STATUSES
+    kind : "theorem", "conjecture", "observation" or "reading"
+        Only a failing theorem means an error, in the theorem or in the code. A reading is a sentence of a paper that
+        had to be made precise here before it could be measured.
     criterion : str
         The rule that turns the measured number into the status, fixed before measuring.
     instances, eligible : int
@@ -41,6 +66,8 @@ class Verdict:
     failing_seeds : tuple of int
         Instances that break the claim, to be replayed.
     notes : str
+    rows : tuple of Row
+        The readings of an ambiguous sentence, each judged by itself; empty for a sentence with one meaning.
     """
 
     claim: str
@@ -54,13 +81,13 @@ class Verdict:
     interval: Interval
     failing_seeds: tuple[int, ...] = ()
     notes: str = ""
+    rows: tuple[Row, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: tuples become lists, nan and inf become None."""
-        out = asdict(self)
-        out["measured"] = _plain(self.measured)
-        out["interval"] = [_plain(v) for v in self.interval]
+        out = asdict(self) | _plain_numbers(self)
         out["failing_seeds"] = list(self.failing_seeds)
+        out["rows"] = [asdict(row) | _plain_numbers(row) for row in self.rows]
         return out
 
     def reading(self, digits: int = 4) -> str:
@@ -81,85 +108,28 @@ class Verdict:
             lines.append(f"  failing seeds: {', '.join(map(str, self.failing_seeds[:20]))}")
         if self.notes:
             lines.append(f"  {self.notes}")
+        lines += [f"  {row.status}: {row.reading}" for row in self.rows]
         return "\n".join(lines)
 
 
 def verdict_from_dict(data: dict[str, Any]) -> Verdict:
     """The inverse of ``Verdict.to_dict`` (None becomes nan, or the infinite end of an interval)."""
+    rows = tuple(Row(**{**row, **_numbers(row)}) for row in data.get("rows", ()))
+    return Verdict(**{**data, **_numbers(data), "failing_seeds": tuple(data["failing_seeds"]), "rows": rows})
+
+
+def _numbers(data: dict[str, Any]) -> dict[str, Any]:
     written = zip((data["measured"], *data["interval"]), (np.nan, -np.inf, np.inf))
-    numbers = [missing if v is None else float(v) for v, missing in written]
-    changes = {"measured": numbers[0], "interval": (numbers[1], numbers[2])}
-    return Verdict(**{**data, **changes, "failing_seeds": tuple(data["failing_seeds"])})
+    measured, low, high = (missing if v is None else float(v) for v, missing in written)
+    return {"measured": measured, "interval": (low, high)}
 
 
-# --- intervals ----------------------------------------------------------------------------------------------------
+def _plain_numbers(judged: Verdict | Row) -> dict[str, Any]:
+    return {"measured": _plain(judged.measured), "interval": [_plain(v) for v in judged.interval]}
 
 
-def wilson_interval(successes: int, total: int, level: float = 0.95) -> Interval:
-    """Wilson's score interval for a share: short, and close to its nominal coverage on average.
-
-    >>> tuple(round(v, 4) for v in wilson_interval(10, 10))
-    (0.7225, 1.0)
-    """
-    if not _counts(successes, total):
-        return (0.0, 1.0)
-    z = float(ndtri((1.0 + level) / 2.0))
-    p, shrink = successes / total, 1.0 + z**2 / total
-    centre = (p + z**2 / (2 * total)) / shrink
-    half = z / shrink * np.sqrt(p * (1 - p) / total + z**2 / (4 * total**2))
-    low = 0.0 if successes == 0 else float(centre - half)
-    high = 1.0 if successes == total else float(centre + half)
-    return (low, high)
-
-
-def exact_interval(successes: int, total: int, level: float = 0.95) -> Interval:
-    """Clopper and Pearson's interval for a share: never covers less than ``level``.
-
-    >>> tuple(round(v, 4) for v in exact_interval(10, 10))
-    (0.6915, 1.0)
-    """
-    if not _counts(successes, total):
-        return (0.0, 1.0)
-    tail = (1.0 - level) / 2.0
-    low = 0.0 if successes == 0 else float(betaincinv(successes, total - successes + 1, tail))
-    high = 1.0 if successes == total else float(betaincinv(successes + 1, total - successes, 1.0 - tail))
-    return (low, high)
-
-
-def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
-    """Student's interval for a mean; infinite when there are fewer than two values."""
-    values = np.asarray(values, dtype=float).reshape(-1)
-    if len(values) < 2:
-        return (-np.inf, np.inf)
-    half = float(stdtrit(len(values) - 1, (1.0 + level) / 2.0) * values.std(ddof=1) / np.sqrt(len(values)))
-    mean = float(values.mean())
-    return (mean - half, mean + half)
-
-
-def bootstrap_interval(
-    values: ArrayLike,
-    statistic: Callable[..., np.ndarray] = np.median,
-    level: float = 0.95,
-    draws: int = 2000,
-    seed: int = 0,
-) -> Interval:
-    """Percentile bootstrap of any statistic of one sample, for numbers that are far from normal.
-
-    ``statistic`` takes an array and ``axis``.
-    """
-    values = np.asarray(values, dtype=float).reshape(-1)
-    if len(values) < 2:
-        return (-np.inf, np.inf)
-    rng = np.random.default_rng(seed)
-    samples = values[rng.integers(0, len(values), (draws, len(values)))]  # (draws, n)
-    ends = np.quantile(statistic(samples, axis=1), [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return (float(ends[0]), float(ends[1]))
-
-
-def _counts(successes: int, total: int) -> bool:
-    if not 0 <= successes <= total:
-        raise InputError(f"A share counts between 0 and {total} successes, not {successes!r}.")
-    return total > 0
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 # --- judging ------------------------------------------------------------------------------------------------------
@@ -174,6 +144,8 @@ def judge_share(
     required: float = 1.0,
     decided: float = 0.95,
     eligible: Sequence[bool] | None = None,
+    trivial: Sequence[bool] | None = None,
+    exact: bool = False,
     seeds: Sequence[int] | None = None,
     notes: str = "",
 ) -> Verdict:
@@ -190,6 +162,11 @@ def judge_share(
         and fails when the upper end stays below even if every one were a success.
     eligible : sequence of bool, optional
         Whether the instance satisfied the hypotheses; the others are counted and left out.
+    trivial : sequence of bool, optional
+        Whether the instance ended in a limit that says nothing about the claim (one point where clusters are claimed):
+        such an instance may break the claim, but does not count towards the MINIMUM that "holds" needs.
+    exact : bool
+        The claim is an identity, which one instance decides.
     seeds : sequence of int, optional
         Names of the instances (default 0, 1, ...).
 
@@ -197,47 +174,44 @@ def judge_share(
     --------
     >>> judge_share("all tokens meet", "Theorem 0", [True] * 99 + [False]).status
     'fails'
+    >>> few = judge_share("all tokens meet", "Theorem 0", [True] * 5)
+    >>> few.status, few.notes
+    ('undecided', 'few instances: 5 of 20')
     """
-    mask = [True] * len(outcomes) if eligible is None else [bool(e) for e in eligible]
-    names = list(range(len(outcomes))) if seeds is None else [int(s) for s in seeds]
-    if not len(outcomes) == len(mask) == len(names):
-        raise InputError("outcomes, eligible and seeds must have one entry per instance.")
-    kept = [(o, s) for o, e, s in zip(outcomes, mask, names) if e]
-    good = sum(o is True for o, _ in kept)
-    open_ = sum(o is None for o, _ in kept)
-    failing = tuple(s for o, s in kept if o is False)
-    total = len(kept)
+    count = len(outcomes)
+    mask = [True] * count if eligible is None else [bool(e) for e in eligible]
+    plain = [False] * count if trivial is None else [bool(e) for e in trivial]
+    names = list(range(count)) if seeds is None else [int(s) for s in seeds]
+    if not count == len(mask) == len(plain) == len(names):
+        raise InputError("outcomes, eligible, trivial and seeds must have one entry per instance.")
+    kept = [(o, t, s) for o, e, t, s in zip(outcomes, mask, plain, names) if e]
+    total, good = len(kept), sum(o is True for o, _, _ in kept)
+    open_ = sum(o is None for o, _, _ in kept)
+    failing = tuple(s for o, _, s in kept if o is False)
     low = exact_interval(good, total)[0]  # undecided instances as failures
     high = exact_interval(good + open_, total)[1]  # and as successes
-    share = good / (total - open_) if total > open_ else np.nan
-    undecided = f"{open_} of {total} undecided at the horizon" if open_ else ""
-    return Verdict(
-        claim,
-        source,
-        _status(required, decided, low, high, len(failing), open_, total),
-        kind,
-        _share_criterion(required, decided),
-        len(outcomes),
-        total,
-        float(share),
-        (low, high),
-        failing,
-        "; ".join(part for part in (undecided, notes) if part),
-    )
-
-
-def _status(
-    required: float, decided: float, low: float, high: float, failures: int, undecided: int, total: int
-) -> Status:
-    if total == 0:
-        return "undecided"
     if required >= 1.0:
-        if failures:
-            return "fails"
-        return "holds" if total - undecided >= decided * total and total > undecided else "undecided"
-    if low >= required:
-        return "holds"
-    return "fails" if high < required else "undecided"
+        found: Status = "fails" if failing else "holds" if total - open_ >= decided * total else "undecided"
+    else:
+        found = "holds" if low >= required else "fails" if high < required else "undecided"
+    telling = sum(o is not None and not t for o, t, _ in kept)
+    status, few = _enough(found, telling, total - open_, exact)
+    late = f"{open_} of {total} undecided at the horizon" if open_ else ""
+    share = good / (total - open_) if total > open_ else np.nan
+    remarks = "; ".join(part for part in (few, late, notes) if part)
+    rule = _share_criterion(required, decided)
+    return Verdict(claim, source, status, kind, rule, count, total, float(share), (low, high), failing, remarks)
+
+
+def _enough(found: Status, telling: int, decided: int, exact: bool) -> tuple[Status, str]:
+    """The status that ``telling`` instances with a limit that says something allow, and the remark that says so."""
+    if decided == 0:
+        return "not measured", ""
+    if found != "fails" and telling == 0:
+        return "trivial only", "every decided instance has a trivial limit"
+    if found == "holds" and telling < MINIMUM and not exact:
+        return "undecided", f"few instances: {telling} of {MINIMUM}"
+    return found, ""
 
 
 def _share_criterion(required: float, decided: float) -> str:
@@ -255,29 +229,80 @@ def judge_number(
     kind: Kind = "theorem",
     interval: Interval | None = None,
     instances: int | None = None,
+    deciding: int | None = None,
+    exact: bool = False,
     notes: str = "",
 ) -> Verdict:
     """Judge a claim that a mean lies in ``accepted``.
 
     It holds when the 95% interval (Student's, unless ``interval`` is given) lies within, fails when it lies outside,
-    and is undecided when it straddles an end.
+    and is undecided when it straddles an end, or when fewer than MINIMUM instances are behind it.
 
-    >>> judge_number("a slope of -1", "closed form", [-1.01, -0.99, -1.0, -1.0], (-1.1, -0.9)).status
+    Parameters
+    ----------
+    values : array
+        One number per instance, or one number made from many, whose ``interval`` is then given.
+    instances : int, optional
+        How many were run, where not all of them gave a value.
+    deciding : int, optional
+        How many instances are behind ``values``, where that is not one each (a fitted slope, a pooled share).
+    exact : bool
+        The claim is an identity: one instance decides, and every value must lie in ``accepted``.
+
+    Examples
+    --------
+    >>> judge_number("a slope of -1", "closed form", [-1.01, -0.99, -1.0, -1.0] * 5, (-1.1, -0.9)).status
     'holds'
+    >>> judge_number("a slope of -1", "closed form", [-1.0], (-1.1, -0.9), interval=(-1.01, -0.99), deciding=12).notes
+    'few instances: 12 of 20'
     """
     values = np.asarray(values, dtype=float).reshape(-1)
-    low, high = interval or mean_interval(values)
-    if accepted[0] <= low and high <= accepted[1]:
-        status: Status = "holds"
-    elif high < accepted[0] or low > accepted[1]:
-        status = "fails"
-    else:
-        status = "undecided"
-    criterion = f"the 95% interval lies within [{accepted[0]:.6g}, {accepted[1]:.6g}]"
-    count = len(values) if instances is None else instances
+    behind = len(values) if deciding is None else deciding
+    low, high = interval or (_range(values) if exact else mean_interval(values))
     measured = float(values.mean()) if len(values) else np.nan
-    return Verdict(claim, source, status, kind, criterion, count, len(values), measured, (low, high), (), notes)
+    if accepted[0] <= low and high <= accepted[1]:
+        found: Status = "holds"
+    else:
+        found = "fails" if high < accepted[0] or low > accepted[1] else "undecided"
+    status, few = _enough(found, behind, 0 if np.isnan(measured) else behind, exact)
+    rule = f"the 95% interval lies within [{accepted[0]:.6g}, {accepted[1]:.6g}]"
+    count = behind if instances is None else instances
+    remarks = "; ".join(part for part in (few, notes) if part)
+    return Verdict(claim, source, status, kind, rule, count, behind, measured, (low, high), (), remarks)
 
 
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _range(values: np.ndarray) -> Interval:
+    return (float(values.min()), float(values.max())) if len(values) else (-np.inf, np.inf)
+
+
+def from_readings(
+    claim: str, source: str, verdicts: Sequence[Verdict], *, kind: Kind = "reading", notes: str = ""
+) -> Verdict:
+    """One verdict on a sentence that can be read in several ways, with a row for each reading.
+
+    The sentence holds when a reading that its text admits holds, fails when all of them fail, is not measured when
+    none was, trivial only when no more than that was found, and undecided otherwise. The number shown is that of the
+    first reading with the status of the whole, or of the first.
+
+    >>> loose = judge_share("loosely", "s", [True] * 30)
+    >>> strict = judge_share("literally", "s", [False] * 30)
+    >>> verdict = from_readings("tokens meet", "s", [strict, loose])
+    >>> verdict.status, [row.status for row in verdict.rows]
+    ('holds', ['fails', 'holds'])
+    """
+    if not verdicts:
+        raise InputError("from_readings needs at least one verdict, one per reading.")
+    found = [v.status for v in verdicts]
+    status: Status = "undecided"
+    if "holds" in found:
+        status = "holds"
+    elif len(set(found)) == 1:
+        status = found[0]
+    elif set(found) == {"trivial only", "not measured"}:
+        status = "trivial only"
+    shown = next((v for v in verdicts if v.status == status), verdicts[0])
+    rows = tuple(Row(v.claim, v.status, v.measured, v.interval, v.instances, v.eligible, v.notes) for v in verdicts)
+    rule = f"at least one of {len(rows)} readings holds; {shown.criterion}"
+    seeds = shown.failing_seeds if status == "fails" else ()
+    counts = (shown.instances, shown.eligible)
+    return Verdict(claim, source, status, kind, rule, *counts, shown.measured, shown.interval, seeds, notes, rows)

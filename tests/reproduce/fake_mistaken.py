@@ -1,0 +1,3 @@
+from tests.reproduce.fakes import make
+
+EXPERIMENT = make("mistaken", mistake=0.5)
