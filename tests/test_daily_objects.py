@@ -64,7 +64,7 @@ def test_lines_and_cards(name):
 
 def test_a_card_draws_every_token_within_its_picture():
     page = RUN._repr_html_()
-    dots = [part for part in page.split("<circle ")[2:]]  # the first circle is the sphere
+    dots = page.split("<circle ")[2:]  # the first circle is the sphere
     assert len(dots) == 6
     for dot in dots:
         place = {k: float(v.strip("'")) for k, v in (w.split("=") for w in dot.split()[:3])}

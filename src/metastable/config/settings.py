@@ -71,49 +71,50 @@ _SPECIAL = {
 }
 
 
-def _field(group: str, text: str, default: Any = None) -> Any:
-    return Field(default, description=text, json_schema_extra={"group": group})
+def _field(group: str, text: str, default: Any = None, table: str = "") -> Any:
+    """A setting; ``table`` is "module:TABLE" whose names its --help lists."""
+    return Field(default, description=text, json_schema_extra={"group": group, "table": table})
 
 
 _MATRIX = "identity unless given: a .npy or .csv file, a family, or eigenvalues such as 1,1,-0.5"
 
 
 class Simulate(Table):
-    """The settings of `metastable simulate`."""
+    """The settings of `metastable simulate`; the defaults are those of `Dynamics` and `simulate` in Python."""
 
     n: Whole | None = _field("Tokens", "number of tokens [64]")
     d: Whole | None = _field("Tokens", "dimension [3, or that of the tokens or weights given]")
-    initial: str | None = _field("Tokens", "cloud to start from [sphere; in R^d cube, that is [-5, 5]^d]")
+    initial: str | None = _field(
+        "Tokens", "cloud to start from [sphere; in R^d cube, that is [-5, 5]^d]", table="initial:INITIAL"
+    )
     tokens: str | None = _field("Tokens", "tokens to start from instead: a .npy or .csv file, one per row")
     runs: Whole | None = _field("Tokens", "an ensemble of so many independent starts")
     seed: Whole = _field("Tokens", "seed of tokens, weights and noise", 0)
 
-    Q: Matrix | None = _field("Weights", f"queries: {_MATRIX}")
+    Q: Matrix | None = _field("Weights", f"queries: {_MATRIX}", table="equation.matrices:FAMILIES")
     K: Matrix | None = _field("Weights", "keys: like Q")
     V: Matrix | None = _field("Weights", "values: like Q")
     heads: Whole | None = _field("Weights", "number of heads, each drawn anew and summed [1]")
 
-    beta: Number = _field("Equation", "inverse temperature", 9.0)
-    geometry: str = _field("Equation", "where tokens live: sphere, euclidean, rescaled", "sphere")
+    beta: Number = _field("Equation", "inverse temperature", 1.0)
+    geometry: str = _field("Equation", "where tokens live", "sphere", "equation.geometry:GEOMETRIES")
     mask: str = _field(
-        "Equation", "who sees whom: full, causal, window(8), window(8, causal); with ; by layer", "causal"
+        "Equation", "who sees whom; also window(8), window(8, causal); with ; by layer", "full", "equation.masks:MASKS"
     )
-    normalise: str = _field("Equation", "softmax, unnormalised, hardmax, sinkhorn", "softmax")
-    score: str = _field("Equation", "dot, capped(50), distance, bounded", "dot")
-    position: str | None = _field("Equation", "positions in the scores: alibi, rotary [none]")
+    normalise: str = _field("Equation", "from scores to attention", "softmax", "equation.normalise:NORMALISATIONS")
+    score: str = _field("Equation", "scores of pairs; also capped(50)", "dot", "equation.scores:SCORES")
+    position: str | None = _field("Equation", "positions in the scores [none]", table="equation.positions:POSITIONS")
     noise: Number = _field("Equation", "strength of isotropic noise (method euler)", 0.0)
 
     t: Number = _field("Time", "horizon", 15.0)
     dt: Number | None = _field("Time", "step of fixed methods [0.1; 1 for layers]")
-    method: str = _field("Time", "euler, rk4, tsit5, dopri8, layers", "rk4")
+    method: str = _field("Time", "how time is stepped", "rk4", "solve.methods:METHODS")
     save: Times = _field("Time", "how many times to save, or which, separated by commas", 151)
     rtol: Number = _field("Time", "relative tolerance of tsit5 and dopri8", 1e-8)
     atol: Number | None = _field("Time", "absolute tolerance [rtol / 100]")
     until: Until | None = _field("Time", "stop early: 'steady', or a number of clusters")
     dtype: str = _field("Time", "float64 or float32", "float64")
-    engine: str = _field(
-        "Time", "how sums over tokens are made: auto, dense, lanes, exact, spectral, chart, chart-kernels", "auto"
-    )
+    engine: str = _field("Time", "how sums over tokens are made; auto is the quickest", "auto", "engines:ENGINES")
     trust: bool = _field("Time", "certify digits with a shaken copy (rescaled runs always do): twice the work", False)
 
     out: str | None = _field("Output", "folder of the record [runs/NAME-FINGERPRINT]")
@@ -122,7 +123,7 @@ class Simulate(Table):
 class Plot(Table):
     """The settings of `metastable plot`."""
 
-    kind: str = _field("Picture", "which picture; see metastable list plots", "snapshots")
+    kind: str = _field("Picture", "which picture", "snapshots", "plots:PLOTS")
     times: Times | None = _field("Picture", "how many times to show, or which, separated by commas")
     spacing: str | None = _field("Picture", "spacing of a number of times: linear or exponential")
     color: str | None = _field("Picture", "cluster, final, token, or a colour for all tokens")
@@ -130,7 +131,7 @@ class Plot(Table):
     view: Pair | None = _field("Picture", "azimuth and elevation in degrees (d = 3), separated by a comma")
     run: Whole | None = _field("Picture", "which run of an ensemble, from 0")
     head: Whole | None = _field("Picture", "which attention head, from 0")
-    observable: str | None = _field("Picture", "what a series shows; see metastable list observables")
+    observable: str | None = _field("Picture", "what a series shows [clusters]", table="observables:OBSERVABLES")
     log: bool | None = _field("Picture", "logarithmic colours or axis")
 
 
