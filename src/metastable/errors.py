@@ -73,7 +73,8 @@ def door(thing: T) -> T:
     metastable.errors.InputError: Unknown option of area 'hight'; did you mean 'height'? Choose from: width, height.
     """
     if isinstance(thing, type):
-        setattr(thing, "__init__", _guarded(thing.__init__, thing.__name__, skip=1))  # noqa: B010
+        whole: Any = thing
+        whole.__init__ = _guarded(whole.__init__, thing.__name__, skip=1)
         return thing
     name: str = getattr(thing, "__name__", "the function")
     guarded: T = _guarded(thing, name)

@@ -184,7 +184,7 @@ def _described(run: Run, name: Any, data: "xarray.DataArray", options: dict[str,
         clock = "layer" if getattr(run, "provenance", {}).get("discrete") else "time"
         data["time"].attrs.update(long_name=clock, units="1")
     axes = [f"run{k}" for k in range(np.ndim(run.x) - 3)]
-    known = getattr(run, "parameters", dict)()
+    known: dict[str, Any] = getattr(run, "parameters", dict)()
     for key, value in known.items():
         if key in data.coords or key in data.dims or key == data.name:
             continue

@@ -84,8 +84,8 @@ def differences(a: Trajectory, b: Trajectory) -> str:
             one, other = (str(getattr(run.dynamics, name)) for run in (a, b))
             found += [f"{name}: {one} and {other}"] if one != other else []
         for name in ("Q", "K", "V"):
-            one, other = (getattr(run.dynamics.weights, name) for run in (a, b))
-            same = one is other if one is None or other is None else _equal(one, other)
+            maps = [getattr(dyn.weights, name) for dyn in (a.dynamics, b.dynamics)]
+            same = maps[0] is maps[1] or _equal(*maps)
             found += [] if same else [f"{name} differs"]
     for name in _MADE:
         one, other = a.provenance.get(name), b.provenance.get(name)

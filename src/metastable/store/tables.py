@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def facts(run: Trajectory) -> dict[str, Any]:
     """How a run was made and how it ended, as plain values."""
-    found = {"status": run.status, "message": run.message}
+    found: dict[str, Any] = {"status": run.status, "message": run.message}
     found |= {name: value for name, value in run.provenance.items() if isinstance(value, (str, int, float, bool))}
     found |= {name: value for name, value in run.parameters().items() if np.ndim(value) == 0}
     return found | ({} if run.valid_until is None else {"valid_until": run.valid_until})
