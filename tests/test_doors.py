@@ -13,6 +13,12 @@ X = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]])
 BAD = [None, True, "a", b"1", -1, 0, 1.5, float("nan"), 10**400, {}, [], [[]], object(), {"a": 1}, len, X, X + 1j]
 MODULES = [ms.initial, ms.weights, ms.masks, ms.scores, ms.positions, ms.observables, ms.reduced]
 NOT_CALLED = {"resolve", "checked_value", "resolve_time", "stacked", "varies", "tokens_from_file"}
+FORMULAS = {
+    ms.scores.dot,
+    ms.scores.squared_distance,
+    ms.scores.gaussian,
+    ms.scores.bounded,
+}  # of parts
 
 
 def public_functions():
@@ -22,8 +28,8 @@ def public_functions():
         ]
         for name in names:
             value = getattr(module, name)
-            callable_ = inspect.isfunction(value) or (inspect.isclass(value) and "__wrapped__" in vars(value.__init__))
-            if callable_ and not name.startswith("_") and name not in NOT_CALLED:
+            callable_ = inspect.isfunction(value) or (inspect.isclass(value) and hasattr(value.__init__, "__wrapped__"))
+            if callable_ and not name.startswith("_") and name not in NOT_CALLED and value not in FORMULAS:
                 yield pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
 
 
@@ -47,6 +53,8 @@ def test_no_function_raises_anything_else(function):
     for bad in BAD:
         answers(function, *[bad] * len(required))
         answers(function, X, *[bad] * (len(required) - 1))
+    if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values()):
+        return
     said = answers(function, *[X] * len(required), no_such_option=1)
     assert isinstance(said, InputError)
     assert "no_such_option" in str(said)

@@ -16,7 +16,13 @@ _RAW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 
 class InputError(ValueError):
-    """Bad input: one sentence with what was wrong, what was given and what to do."""
+    """Bad input: one sentence with what was wrong, what was given and what to do.
+
+    The sentence is one line, whatever was given: arrays that print as several lines are joined.
+    """
+
+    def __init__(self, sentence: object = "") -> None:
+        super().__init__(" ".join(str(sentence).split("\n")))
 
 
 def unknown(kind: str, given: object, options: Iterable[str]) -> InputError:

@@ -248,6 +248,7 @@ class Stack:
         return jnp.asarray(self.values)[jnp.clip(index, 0, np.shape(self.values)[0] - 1)]
 
 
+@door
 def stack(layers: Sequence[Weights], dt: float = 1.0) -> Weights:
     """One ``Weights`` whose time is the layer, from a list with one ``Weights`` per layer."""
     if not layers:

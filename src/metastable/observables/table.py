@@ -148,7 +148,7 @@ def own_array(
     except InputError:
         raise
     except Exception as error:  # whatever a function of the user's own may raise
-        raise InputError(f"The observable {name!r} could not be computed: {type(error).__name__}: {error}") from error
+        raise InputError(f"The observable {name!r} could not be computed: {type(error).__name__}: {error}.") from error
     if isinstance(values, xarray.DataArray):
         return values
     try:
