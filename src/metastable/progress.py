@@ -36,6 +36,18 @@ def is_quiet() -> bool:
     return os.environ.get("METASTABLE_QUIET", "") not in ("", "0")
 
 
+def duration(seconds: float) -> str:
+    """A time as one reads it.
+
+    >>> duration(3.21), duration(75.0), duration(4000.0)
+    ('3.2 s', '1 min 15 s', '1 h 7 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def silent(progress: Progress) -> None:
     """Ignore progress."""
 

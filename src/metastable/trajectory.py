@@ -278,6 +278,18 @@ class Trajectory:
 
         return door(film)(self, **options)
 
+    def view(self, **options: Any) -> Any:
+        """Play the run in a notebook (see `metastable.explorer.view`)."""
+        from metastable import explorer
+
+        return door(explorer.view)(self, **options)
+
+    def export(self, path: str | Path, **options: Any) -> Path:
+        """Write the run as one HTML file that plays without a server (see `metastable.explorer.export`)."""
+        from metastable import explorer
+
+        return door(explorer.export)(self, path, **options)
+
 
 @door
 def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = None) -> Trajectory:

@@ -25,11 +25,7 @@ def test_a_record_holds_captions_checks_and_the_finding(tmp_path):
     made_of_settings = "chunk = 2, pause = 0.0, crash = False, holds = True, kill_at = -1, mistake = 0.0, "
     assert record.films == (("turning.mp4", "Turning", made_of_settings + "4 instances from seed 0 on."),)
     assert record.checks == (("two and two", 0.0, 1e-9),)
-    assert record.finding == {
-        "claimed": "Seeds are claimed to grow.",
-        "measured": "The last is 3.",
-        "figure_title": "Seeds in order",
-    }
+    assert record.finding == ("Seeds are claimed to grow.", "The last is 3.", "Seeds in order")
     assert (record.about["topic"], record.about["leaves_out"]) == ("theorem", "")
 
 

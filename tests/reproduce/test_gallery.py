@@ -1,14 +1,31 @@
-"""The gallery: valid, self-contained, complete."""
+"""The gallery: valid pages, nothing fetched, every link leads somewhere, everything is shown, also on a phone."""
 
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
-from metastable.experiments.reproducing import reproduce
-from metastable.report.gallery import SLOTS
-from tests.reproduce.test_reproduce import FAKES
+from metastable.experiments.base import Finding
+from metastable.experiments.run_one import run_into
+from metastable.plots import table
+from metastable.report.experiment_record import read
+from metastable.report.front_page import MOST, TOPICS, chosen
+from metastable.report.gallery import SLOTS, contents, write_gallery
+from metastable.report.substitutions import SLIPS
+from metastable.report.verdict_table import markdown
+from metastable.theory.verdicts import RULE, STATUSES, Verdict, from_readings, judge_share
+from tests.reproduce.fakes import make
 
 VOID = {"meta", "link", "img", "br", "input", "source"}
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Page(HTMLParser):
@@ -16,6 +33,7 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
+        self.text = text
         self.ids: list[str] = []
         self.addresses: list[str] = []
         self.links: list[str] = []
@@ -38,48 +56,232 @@ class Page(HTMLParser):
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+def verdicts() -> list[Verdict]:
+    """One of every status, and one with readings."""
+    statuses = {
+        "holds": judge_share("It holds", "s", [True] * 30, kind="theorem"),
+        "fails": judge_share("It fails", "s", [False] * 3, kind="observation"),
+        "undecided": judge_share("Few", "s", [True] * 3, kind="conjecture"),
+        "trivial only": judge_share("All in one point", "s", [True] * 30, trivial=[True] * 30, kind="theorem"),
+        "not measured": judge_share("Too short", "s", [None] * 3, kind="observation"),
+    }
+    assert [v.status for v in statuses.values()] == list(STATUSES) == list(statuses)
+    both = [statuses["holds"], statuses["fails"]]
+    return [*statuses.values(), from_readings("Tokens <swirl>", "Fig. 6", both)]
+
+
+def experiments():
+    every = dataclasses.replace(
+        make("every"),
+        judge=lambda params, data: verdicts(),
+        draw=lambda params, data: {
+            "Seeds in order": make("every").draw(params, data)["Seeds in order"],
+            "numbers": table(["cosine\nraw"], ["model"], [["0.5 < 1"]]),
+        },
+        topic="observation",
+        leaves_out="d = 80",
+    )
+    plain = dataclasses.replace(make("plain"), finding=None, topic="model")
+    return [make("good"), make("wrong", holds=False), every, plain]
+
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def home(tmp_path_factory):
+    """A gallery of four small experiments, one that crashed, one that lacks its model and one that was not run."""
     folder = tmp_path_factory.mktemp("gallery")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FAKE_LOG", str(folder / "log"))
-        reproduce(["good", "other", "wrong", "crash"], preset="quick", out=folder / "out", homes=FAKES, jobs=2)
-    text = (folder / "out" / "gallery.html").read_text()
-    return text, Page(text)
+        for one in experiments():
+            run_into(one, folder / "out" / one.name, preset="quick")
+    names = ["good", "wrong", "every", "plain", "crash", "later"]
+    front = write_gallery(folder / "out", names, {"crash": "the lamp went out"}, {"model-heads": "The shelf is empty."})
+    assert front == folder / "out" / "index.html"
+    return front.parent
+
+
+@pytest.fixture(scope="module")
+def pages(home):
+    """Path -> page of the whole folder."""
+    return {path.relative_to(home).as_posix(): Page(path.read_text()) for path in home.rglob("*.html")}
+
+
+def test_the_pages(pages):
+    assert set(pages) == {
+        *("index.html", "verdicts.html", "gallery.html"),
+        *(f"{name}/index.html" for name in ("good", "wrong", "every", "plain")),
+    }
+
+
+def test_nothing_is_fetched(home, pages):
+    for name, page in pages.items():
+        for address in page.addresses:
+            assert address.startswith("data:") or (name != "gallery.html" and _there(home, name, address)), address
+        for unwanted in ("<script", "url(", "@import", "http://", "https://"):
+            assert unwanted not in page.text, (name, unwanted)
+        assert "default-src 'none'" in page.text
+
+
+def _there(home: Path, page: str, link: str) -> bool:
+    path, _, place = link.partition("#")
+    target = (home / page).parent / unquote(path) if path else home / page
+    return target.is_file() and (not place or place in Page(target.read_text()).ids)
+
+
+def test_links_lead_somewhere(home, pages):
+    for name, page in pages.items():
+        assert len(page.ids) == len(set(page.ids)), name
+        for link in page.links:
+            assert _there(home, name, link), (name, link)
+            assert name != "gallery.html" or link.startswith("#"), "the single file needs nothing beside it"
+
+
+@pytest.mark.parametrize("form", ["index.html", "gallery.html"])
+def test_the_front_says_what_was_found(pages, form):
+    page = pages[form]
+    assert page.count("h1") == 1
+    before, _, after = page.text.partition('<h2 id="findings">')
+    assert after.startswith("Four findings")
+    assert before.index("<h1>") < before.index('class="lead"') < before.index('id="substitutions"')
+    assert "<h2" not in before, "findings are the first section"
+    assert "Seeds are claimed to grow." in after
+    assert "The last is 3." in after
+    assert RULE.rstrip(".").replace('"', "&quot;") in page.text.replace("&#x27;", "'")
+    for heading in (TOPICS["theorem"], TOPICS["observation"], TOPICS["model"]):
+        assert f">{heading}<" in after
+    assert TOPICS["beyond"] not in page.text
+    assert "the lamp went out" in page.text
+    assert "The shelf is empty." in page.text
+    assert "Not run yet: <code>later</code>" in page.text
+    assert page.text.count("not run</span>") == len(SLOTS) - 1
+    assert "Left out with" in pages["every/index.html"].text
+    assert "d = 80." in before, "what --quick leaves out is said on the front too"
+
+
+def test_stand_ins_and_slips_are_said(pages):
+    text = pages["index.html"].text
+    for _, said, read_as in SLIPS:
+        assert _as_html(said) in text
+        assert _as_html(read_as) in text
+    assert "ALBERT reads in both directions" in text
+    assert "exponential time rescaling" in text
+
+
+def _as_html(text: str) -> str:
+    import html
+
+    return html.escape(text)
+
+
+def test_an_experiment_shows_figures_first_and_folds_its_verdicts(pages):
+    page = pages["every/index.html"]
+    text = page.text
+    assert text.index("Claimed") < text.index("<img") < text.index("<p>First.</p>") < text.index("<details")
+    assert "<b>Seeds in order.</b> Seeds from 0 on." in text
+    assert "<b>Film.</b> <b>Turning.</b> chunk = 2" in text
+    folded = text[text.index("<details") :]
+    for status in STATUSES:
+        assert f'<span class="status {status.replace(" ", "-")}">{status}</span>' in folded
+    for heading in ("Theorems", "Conjectures", "Observations", "Readings"):
+        assert f">{heading} <span>" in folded
+    assert folded.count('<tr class="reading">') == 2
+    assert "Tokens &lt;swirl&gt;" in folded
+    pictures = [values for tag, values in page.tags if tag == "img"]
+    films = [values for tag, values in page.tags if tag == "video"]
+    assert len(pictures) == len(films) == 1
+    assert all(values["alt"] for values in pictures)
+    assert all({"controls", "muted", "playsinline", "loop", "aria-label"} <= set(values) for values in films)
+
+
+def test_a_table_is_a_table(pages, home):
+    text = pages["every/index.html"].text
+    assert '<td data-label="cosine raw">0.5 &lt; 1</td>' in text
+    assert json.loads((home / "every" / "numbers.json").read_text())["columns"] == ["", "cosine raw"]
+    assert "numbers.svg" not in text
+
+
+def test_failing_seeds_can_be_replayed(pages):
+    for form in ("wrong/index.html", "gallery.html"):
+        assert "Seeds 1. Replay one" in pages[form].text
+        assert "metastable reproduce wrong --quick --seeds 1 --seed 1 --out replay" in pages[form].text
+    assert "wrong &lt;holds&gt; &amp; is &quot;quoted&quot;" in pages["verdicts.html"].text
+
+
+def test_ten_findings_at_most_and_own_sentences_first(home):
+    one = read(home / "good")
+    silent = dataclasses.replace(one, finding=None)
+    records = {f"plain-{k}": dataclasses.replace(silent, name=f"plain-{k}") for k in range(8)}
+    spoken = Finding("a", "b", "Seeds in order")
+    records |= {f"own-{k}": dataclasses.replace(one, name=f"own-{k}", finding=spoken) for k in range(8)}
+    found = [record.name for record in chosen(records)]
+    assert len(found) == MOST
+    assert [name for name in found if name.startswith("own")] == [f"own-{k}" for k in range(8)]
+    assert found[:2] == ["plain-0", "plain-1"], "in the order of the gallery"
+
+
+def test_verdicts_as_a_document(home):
+    text = (home / "verdicts.md").read_text()
+    assert text == markdown(contents(home, ["good", "wrong", "every", "plain"]).records.values(), "Verdicts")
+    assert "| trivial only | theorem | All in one point |" in text
+    assert "| fails |  | read as: It fails |" in text
+
+
+def test_a_preview_is_small(home):
+    from PIL import Image
+
+    with Image.open(home / "good" / "preview.png") as image:
+        assert np.asarray(image.convert("L")).std() > 1, "something is drawn"
+        assert image.width == 560
+    assert (home / "good" / "preview.png").stat().st_size < 40_000
 
 
 @pytest.mark.slow
-def test_nothing_is_fetched(page):
-    text, parsed = page
-    assert all(address.startswith("data:") for address in parsed.addresses)
-    assert "<script" not in text
-    assert "url(" not in text
-    assert "@import" not in text
-    assert "http://" not in text.replace("http://www.w3.org", "")
-    assert "https://" not in text
+@pytest.mark.skipif(CHROMIUM is None, reason="no browser")
+@pytest.mark.parametrize("page", ["index.html", "every/index.html", "gallery.html", "verdicts.html"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_picture_is_cut(home, tmp_path, page, width):
+    """In a browser of that width nothing is wider than the page, and every picture is there."""
+    measure = (
+        "<script>addEventListener('load', () => { for (const d of document.querySelectorAll('details')) d.open = true;"
+        "for (const i of document.images) i.loading = 'eager'; setTimeout(() => {"
+        "const w = document.documentElement.clientWidth, out = [...document.querySelectorAll('body *')].filter("
+        "e => e.getBoundingClientRect().right > w + 1 && !e.closest('.overview thead') && e.offsetParent !== null);"
+        "const lost = [...document.images].filter(i => i.complete && !i.naturalWidth);"
+        "document.title = JSON.stringify([w, document.documentElement.scrollWidth, out.map(e => e.outerHTML."
+        "slice(0, 80)), lost.length]); }, 400); });</script>"
+    )
+    target = home / page
+    text = re.sub(r"<meta http-equiv[^>]*>", "", target.read_text()).replace("</body>", measure + "</body>")
+    probe = target.with_name("probe.html")
+    probe.write_text(text)
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"]
+    command += [f"--user-data-dir={tmp_path}", f"--window-size={max(width, 500)},900", "--virtual-time-budget=3000"]
+    if width < 500:  # a window cannot be narrower than 500 pixels: a frame of that width is
+        frame = f"<iframe src='probe.html' style='width:{width}px;height:900px;border:0'></iframe>"
+        (target.with_name("frame.html")).write_text(frame + _relay())
+    shown = target.with_name("frame.html") if width < 500 else probe
+    done = subprocess.run(
+        [*command, "--allow-file-access-from-files", shown.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ},
+    )
+    probe.unlink()
+    target.with_name("frame.html").unlink(missing_ok=True)
+    found = re.search(r"<title>(\[.*?\])</title>", done.stdout)
+    assert found, done.stderr[-300:]
+    client, scroll, wide, lost = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    assert client == width
+    assert scroll <= client, wide
+    assert lost == 0
 
 
-def test_ids_are_unique_and_links_lead_somewhere(page):
-    _, parsed = page
-    assert len(parsed.ids) == len(set(parsed.ids))
-    assert all(link.startswith("#") and link[1:] in parsed.ids for link in parsed.links)
-
-
-def test_everything_is_shown(page):
-    text, parsed = page
-    for name in ("good", "other", "wrong", "crash"):
-        assert f"experiment-{name}" in parsed.ids
-        assert f"metastable reproduce {name}" in text
-    assert text.count("not run</span>") == len(SLOTS)
-    assert "wrong &lt;holds&gt; &amp; is &quot;quoted&quot;" in text
-    assert "Seeds 1. Replay one" in text
-    assert "metastable reproduce wrong --quick --seeds 1 --seed 1 --out replay" in text
-    assert "the lamp went out" in text
-    assert "Not run yet" in text
-    pictures = [values for tag, values in parsed.tags if tag == "img"]
-    films = [values for tag, values in parsed.tags if tag == "video"]
-    assert len(pictures) == len(films) == 3
-    assert all(values["alt"] for values in pictures)
-    assert all({"controls", "muted", "playsinline", "loop", "aria-label"} <= set(values) for values in films)
-    assert sum(tag == "h1" for tag, _ in parsed.tags) == 1
+def _relay() -> str:
+    return (
+        "<script>setInterval(() => { const t = document.querySelector('iframe').contentDocument.title; "
+        "if (t.startsWith('[')) document.title = t; }, 50);</script>"
+    )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,7 +57,8 @@ def test_every_outcome_in_one_go(tmp_path, log):
     assert "signal 9, twice" in found["dying"].error
     assert "missing from this installation" in found["lost"].error
     assert {p.name for p in (out / "good").iterdir()} == {
-        *("provenance.json", "data.npz", "verdicts.json", "done", "seeds-in-order.svg", "turning.mp4")
+        *("provenance.json", "data.npz", "verdicts.json", "done", "seeds-in-order.svg", "turning.mp4"),
+        *("preview.png", "index.html"),
     }
     assert not list(out.rglob("*.part*")), "nothing half-written stays"
     assert sorted(event.task for event in said if event.over) == sorted(names)
@@ -196,9 +198,15 @@ def test_command_line(fakes, log, capsys, tmp_path, monkeypatch):
     facts = json.loads(capsys.readouterr().out)
     assert [e["name"] for e in facts["experiments"]] == ["good", "other"]
     assert Path(facts["gallery"]).is_file()
+    assert Path(facts["single"]).is_file()
+    assert all(e["seconds"] > 0 for e in facts["experiments"])
+    assert cli.main(["reproduce", "good", "other", "--quick"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^good \(\d+\.\d s, already there\)$", said, re.MULTILINE)
+    assert re.search(r"^\d+\.\d s of work in all; longest: (good|other) \d", said, re.MULTILINE)
     assert cli.main(["reproduce", "wrong", "--quick"]) == 1
     heard = capsys.readouterr()
-    assert "1 verdicts: 0 holds, 1 fails, 0 undecided (1 of the failing are theorems)." in heard.out
+    assert "1 verdicts: 0 holds, 1 fails (1 of the failing are theorems)." in heard.out
     assert "wrong: 1 fails" in heard.err
 
 

@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Run tokens through the dynamics, and leave a record and pictures.",
     ),
     "plot": ("metastable.cli.plot_command:plot", "Draw a picture of a record."),
-    "animate": ("metastable.cli.plot_command:animate", "Write a record as a film."),
+    "animate": ("metastable.cli.plot_command:animate", "Write a record as a film, or as a page that plays it."),
     "reproduce": (
         "metastable.cli.reproduce_command:reproduce",
         "Run the papers' experiments: verdicts, figures, one gallery.",

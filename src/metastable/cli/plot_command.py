@@ -52,12 +52,12 @@ def plot(
 def animate(
     record: Record, /, *, out: Out = None, partial: Partial = False, json: JSON = False, flags: dict[str, Any]
 ) -> int:
-    """Write a record as a film: a run, or the study of a model, state by state.
+    """Write a record as a film, or as a page that plays it: a run, or the study of a model, state by state.
 
     Parameters
     ----------
     out
-        where to: .mp4 or .gif [film.mp4 inside the record]
+        where to: .mp4, .gif, or .html for a page that plays offline [film.mp4 inside the record]
     partial
         show what an unfinished record has so far
     json
@@ -70,6 +70,8 @@ def animate(
         if _of_study(record, flags, ()):
             return _answered(_study_film(record, out), json, sentences)
         run = _loaded(record, partial)
+        if out is not None and out.suffix.lower() in (".html", ".htm"):
+            return _answered(_offline_page(run, out, flags), json, sentences)
         path = plots.animate(run, out or record / "film.mp4", **look.model_dump(exclude_none=True))
     return _answered(path, json, sentences)
 
@@ -78,6 +80,16 @@ def _loaded(folder: Path, partial: bool) -> "Trajectory":
     from metastable.store import load
 
     return load(folder, partial=partial)
+
+
+def _offline_page(run: "Trajectory", out: Path, flags: dict[str, Any]) -> Path:
+    """A page that plays the run; how it looks is chosen in the page."""
+    from metastable.errors import InputError
+
+    other = [name for name in flags if name != "run"]
+    if other:
+        raise InputError(f"A page that plays has no option '{other[0]}': its viewer chooses in the page; leave it out.")
+    return run.export(out, of=checked(Animate, flags).run)
 
 
 def _of_study(folder: Path, flags: dict[str, Any], taken: tuple[str, ...]) -> bool:

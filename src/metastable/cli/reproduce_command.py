@@ -9,10 +9,11 @@ from metastable.cli.flags import JSON, whole
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer
 from metastable.errors import InputError
-from metastable.progress import progress_bar
+from metastable.progress import duration, progress_bar
 
 if TYPE_CHECKING:
     from metastable.experiments.reproducing import Reproduction
+    from metastable.experiments.workers import Result
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 Number = Annotated[int | None, Parameter(metavar="N", show_default=False, converter=whole)]
@@ -29,7 +30,7 @@ def reproduce(
     out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
     json: JSON = False,
 ) -> int:
-    """Run the papers' experiments, judge every claim by measurement, and leave one gallery.
+    """Run the papers' experiments, judge every claim by measurement, and leave a gallery: open DIR/index.html.
 
     Exit code 1 if a theorem fails or an experiment crashes. Run the same again after an interruption: what is finished
     is not done again.
@@ -89,21 +90,42 @@ def _facts(made: "Reproduction") -> dict[str, Any]:
         found.append(
             {"name": name, "status": "skipped", "error": why, "reused": False, "seconds": None, "verdicts": []}
         )
-    page = str(made.folder / "gallery.html")
-    return {"out": str(made.folder), "gallery": page, "failed": made.failed, "experiments": found}
+    pages = {"gallery": str(made.folder / "index.html"), "single": str(made.folder / "gallery.html")}
+    return {"out": str(made.folder), **pages, "failed": made.failed, "experiments": found}
 
 
 def _lines(made: "Reproduction") -> list[str]:
+    from metastable.theory.verdicts import STATUSES
+
     verdicts = [v for r in made.results if r.record is not None for v in r.record.verdicts]
     lines = []
     for result in made.results:
-        lines += [f"{result.name}"] if result.record else [f"{result.name}: error: {result.error}"]
+        lines.append(_heading(result))
         for v in result.record.verdicts if result.record else ():
-            lines.append(f"  {v.status:<9} {v.claim}: {v.reading()}, {v.eligible} instances")
+            lines.append(f"  {v.status:<12} {v.claim}: {v.reading()}, {v.eligible} instances")
+            lines += [f"    {row.status:<12} read as {row.reading}" for row in v.rows]
     lines += [f"{name}: skipped: {why}" for name, why in made.skipped.items()]
-    counts = [f"{sum(v.status == word for v in verdicts)} {word}" for word in ("holds", "fails", "undecided")]
+    found = [(sum(v.status == word for v in verdicts), word) for word in STATUSES]
+    counts = [f"{count} {word}" for count, word in found if count or word in ("holds", "fails")]
     broken = sum(r.record is None for r in made.results)
     tail = f"; {broken} experiments ended in an error" if broken else ""
     theorems = sum(v.status == "fails" and v.kind == "theorem" for v in verdicts)
     lines += ["", f"{len(verdicts)} verdicts: {', '.join(counts)} ({theorems} of the failing are theorems){tail}."]
-    return [*lines, f"Gallery: {made.folder / 'gallery.html'}"]
+    lines += _slowest(made)
+    return [*lines, f"Gallery: {made.folder / 'index.html'} (in one file: gallery.html)"]
+
+
+def _heading(result: "Result") -> str:
+    """An experiment's name and the time it took."""
+    if result.record is None:
+        return f"{result.name}: error: {result.error}"
+    return f"{result.name} ({duration(result.record.seconds)}{', already there' if result.reused else ''})"
+
+
+def _slowest(made: "Reproduction") -> list[str]:
+    """How long all of it took, and which experiments took longest."""
+    times = sorted(((r.record.seconds, r.name) for r in made.results if r.record is not None), reverse=True)
+    if len(times) < 2:
+        return []
+    most = ", ".join(f"{name} {duration(seconds)}" for seconds, name in times[:3])
+    return [f"{duration(sum(seconds for seconds, _ in times))} of work in all; longest: {most}."]

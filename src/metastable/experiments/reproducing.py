@@ -2,7 +2,7 @@
 
 DIR/               a record (`metastable.store.folder`); one folder holds results of one preset
 DIR/NAME/          an experiment (`metastable.experiments.run_one`)
-DIR/gallery.html   all of them (`metastable.report`)
+DIR/index.html     the gallery (`metastable.report`), with a page in each folder; DIR/gallery.html has all in one file
 """
 
 import os
@@ -15,14 +15,13 @@ from metastable.experiments import EXPERIMENTS, model_access
 from metastable.experiments.run_one import PRESETS
 from metastable.experiments.workers import Result, Task, run_all
 from metastable.progress import Progress, Report, silent
-from metastable.report.gallery import SLOTS, gallery
-from metastable.store.files import disk_errors, remove, write_whole
+from metastable.report.gallery import SLOTS, write_gallery
+from metastable.store.files import disk_errors, remove
 from metastable.store.folder import DONE, claim, finish, reopen, settled_by
 
 # name -> module whose EXPERIMENT is run; give `reproduce` another table to run experiments of your own
 HOMES: dict[str, str] = {name: f"metastable.experiments.{file}" for name, file in EXPERIMENTS.items()}
 NEED_MODELS = tuple(slot.name for slot in SLOTS)  # skipped, with a sentence, where no model can be had
-GALLERY = "gallery.html"
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def reproduce(
     progress: Report = silent,
     homes: Mapping[str, str] | None = None,
 ) -> Reproduction:
-    """Run experiments, judge their claims, draw their pictures, and write one gallery.
+    """Run experiments, judge their claims, draw their pictures, and write the gallery.
 
     Parameters
     ----------
@@ -67,8 +66,8 @@ def reproduce(
     jobs : int, optional
         Worker processes; as many as there are cores by default.
     out : path
-        Folder of the records and of gallery.html. What an earlier call with the same settings finished is not done
-        again.
+        Folder of the records and of the gallery (index.html). What an earlier call with the same settings finished is
+        not done again.
     progress : function, optional
         Called with a `metastable.progress.Progress` when an experiment begins, comes further and ends.
     homes : mapping, optional
@@ -99,9 +98,8 @@ def reproduce(
         results = run_all(tasks, workers, progress)
         missing |= _unmeasured(results)
         results = {name: result for name, result in results.items() if name not in missing}
-        text = gallery(folder, table, {r.name: r.error for r in results.values() if r.error}, missing)
         with disk_errors(folder, resumable=True):
-            write_whole(folder / GALLERY, text.encode())
+            write_gallery(folder, table, {r.name: r.error for r in results.values() if r.error}, missing)
         finish(folder, "reproduction", {"experiments": [name for name in table if (folder / name / DONE).exists()]})
     shown = tuple(results[name] for name in chosen if name in results)
     return Reproduction(folder, shown, {name: missing[name] for name in chosen if name in missing})

@@ -3,7 +3,8 @@
     parts/         checkpoints of an unfinished run; removed at the end
     data.npz       what `run` returned
     verdicts.json  what `judge` returned
-    NAME.svg/.mp4  what `draw` and `films` returned
+    NAME.svg/.mp4  what `draw` and `films` returned; NAME.json the texts of a figure that is a table
+    preview.png    a small picture of the finding's figure, or of the first
 
 besides the files of every record (`metastable.store.folder`); provenance.json holds the experiment's name, settings and
 preset, the pictures in order with their captions, what the self-check found, the finding, and the seconds it took. A
@@ -19,9 +20,9 @@ from typing import Any
 
 from metastable.errors import unknown
 from metastable.experiments.base import Data, Experiment, Work, self_check
-from metastable.plots import animate, save_figure
+from metastable.plots import animate, save_cells, save_figure, save_preview
 from metastable.provenance import stamp
-from metastable.report.experiment_record import Record, read
+from metastable.report.experiment_record import PREVIEW, Record, read
 from metastable.store.files import disk_errors, remove, write_json
 from metastable.store.folder import Purpose, check, claim, finish, settled_by
 
@@ -68,8 +69,8 @@ def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> 
     with disk_errors(folder, resumable=True):
         write_json(folder / "verdicts.json", {"verdicts": [v.to_dict() for v in verdicts]})
         report(1.0, "drawing")
-        figures, films = _pictures(experiment, folder, params, data)
-    finding = experiment.finding(params, data) if experiment.finding else None
+        finding = experiment.finding(params, data) if experiment.finding else None
+        figures, films = _pictures(experiment, folder, params, data, "" if finding is None else finding.figure_title)
     facts = {
         "figures": figures,
         "films": films,
@@ -92,11 +93,17 @@ def _purpose(experiment: Experiment, params: Any, preset: str, overrides: Mappin
     return settled_by("experiment", {"experiment": experiment.name, **dataclasses.asdict(params)}, facts)
 
 
-def _pictures(experiment: Experiment, folder: Path, params: Any, data: Data) -> tuple[list[list[str]], list[list[str]]]:
+def _pictures(
+    experiment: Experiment, folder: Path, params: Any, data: Data, shown_first: str
+) -> tuple[list[list[str]], list[list[str]]]:
     figures = []
-    for name, figure in experiment.draw(params, data).items():
+    drawn = experiment.draw(params, data)
+    for name, figure in drawn.items():
         file = f"{_slug(name)}.svg"
         save_figure(figure, folder / file, dpi=150.0)
+        save_cells(figure, folder / f"{_slug(name)}.json")
+        if name == (shown_first if shown_first in drawn else next(iter(drawn))):
+            save_preview(figure, folder / PREVIEW)
         caption: str = getattr(figure, "caption", "") or caption_of(params)
         figures.append([file, name, caption])
     films = []

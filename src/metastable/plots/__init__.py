@@ -9,7 +9,7 @@ from metastable.plots.clouds import attention_clouds
 from metastable.plots.colours import identity_colours
 from metastable.plots.draw import PLOTS, Plot, plot
 from metastable.plots.eigenvalues import eigenvalues
-from metastable.plots.figure_files import save_figure
+from metastable.plots.figure_files import save_cells, save_figure, save_preview
 from metastable.plots.film import animate
 from metastable.plots.histograms import histograms
 from metastable.plots.inline_film import Film, film
@@ -40,7 +40,9 @@ __all__ = [
     "plot",
     "polytope",
     "projections",
+    "save_cells",
     "save_figure",
+    "save_preview",
     "series",
     "snapshots",
     "table",

@@ -32,6 +32,25 @@ def palette(count: int) -> Floats:
     return np.concatenate(turns)[:count] if turns else np.zeros((0, 4))
 
 
+def identity_ranks(identity: ArrayLike) -> NDArray[np.int_]:
+    """Ranks (T, n) of cluster identities (T, n) by the size they reach, largest first; -1 for a token alone.
+
+    >>> identity_ranks([[0, 0, 1, 2], [0, 0, 0, 2]]).tolist()
+    [[0, 0, -1, -1], [0, 0, 0, -1]]
+    """
+    ids = np.asarray(identity)
+    names, inverse = np.unique(ids, return_inverse=True)
+    inverse = inverse.reshape(ids.shape)  # (T, n)
+    sizes = np.stack([np.bincount(row, minlength=len(names)) for row in inverse])  # (T, names)
+    reached = np.where(names < 0, 0, sizes.max(axis=0))
+    order = np.argsort(-reached, kind="stable")
+    order = order[reached[order] > 1]
+    ranks = np.full(len(names), -1)
+    ranks[order] = np.arange(len(order))
+    alone = np.take_along_axis(sizes, inverse, axis=1) == 1
+    return np.where(alone, -1, ranks[inverse])
+
+
 def identity_colours(identity: ArrayLike) -> Floats:
     """Colours (T, n, 4) of cluster identities (T, n) that persist through merges.
 
@@ -42,19 +61,8 @@ def identity_colours(identity: ArrayLike) -> Floats:
     >>> bool((colours[0, 0] == colours[1, 2]).all())
     True
     """
-    ids = np.asarray(identity)
-    names, inverse = np.unique(ids, return_inverse=True)
-    inverse = inverse.reshape(ids.shape)  # (T, n)
-    sizes = np.stack([np.bincount(row, minlength=len(names)) for row in inverse])  # (T, names)
-    reached = np.where(names < 0, 0, sizes.max(axis=0))
-    order = np.argsort(-reached, kind="stable")
-    order = order[reached[order] > 1]
-    table = np.tile(np.array(to_rgba(SOFT)), (len(names), 1))
-    table[order] = palette(len(order))
-    colours = table[inverse]  # (T, n, 4)
-    alone = np.take_along_axis(sizes, inverse, axis=1) == 1
-    colours[alone] = to_rgba(SOFT)
-    return colours
+    ranks = identity_ranks(identity)
+    return np.vstack([palette(int(ranks.max(initial=-1)) + 1), [to_rgba(SOFT)]])[ranks]  # rank -1 is the last row: grey
 
 
 def token_colours(motion: Motion, color: Color = None, first: str | None = None) -> Floats:

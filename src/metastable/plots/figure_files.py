@@ -1,5 +1,6 @@
 """Writing pictures: the whole file or none, the same bytes for the same picture."""
 
+import json
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 
 from metastable.errors import InputError
 from metastable.plots.style import paper
+from metastable.plots.text_table import cells_of
 
 # Without dates and program versions the same picture gives the same bytes.
 METADATA: dict[str, dict[str, Any]] = {
@@ -85,6 +87,28 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 300.0
         if kind == ".png":
             how["pil_kwargs"] = {"compress_level": 3}  # a sixth larger, in half the time
         figure.savefig(part, **how)
+    return Path(path)
+
+
+def save_preview(figure: Figure, path: str | os.PathLike[str], width: int = 560) -> Path:
+    """Write a small PNG of a figure, ``width`` pixels wide, for lists of many: few colours, some 15 kB."""
+    from PIL import Image
+
+    with whole_file(path, (".png",)) as part, paper(), _laid_out(figure):
+        figure.savefig(part, format="png", dpi=width / figure.get_figwidth(), metadata=METADATA[".png"])
+        with Image.open(part) as image:
+            small = image.convert("RGB").quantize(64)
+        small.save(part, optimize=True)
+    return Path(path)
+
+
+def save_cells(figure: Figure, path: str | os.PathLike[str]) -> Path | None:
+    """Write the texts of a figure that is a table as JSON, so that a page can show a table; None for any other."""
+    cells = cells_of(figure)
+    if cells is None:
+        return None
+    with whole_file(path, (".json",)) as part:
+        part.write_text(json.dumps({"columns": cells[0], "rows": cells[1:]}), encoding="utf-8")
     return Path(path)
 
 

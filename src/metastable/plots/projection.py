@@ -55,19 +55,19 @@ def facing(points: Floats) -> Camera:
 
 @dataclass(frozen=True)
 class Principal:
-    """The two directions that show most of a cloud in R^d, d > 3."""
+    """The directions that show most of a cloud in R^d, d > 3."""
 
     origin: Floats
-    axes: Floats  # (2, d)
-    shares: Floats  # (2,) share of the total spread
+    axes: Floats  # (count, d)
+    shares: Floats  # (count,) share of the total spread
 
     def see(self, x: ArrayLike) -> Floats:
-        """(..., d) -> (..., 2)."""
+        """(..., d) -> (..., count)."""
         return (np.asarray(x, dtype=float) - self.origin) @ self.axes.T
 
 
-def principal(x: Floats, centred: bool = True) -> Principal:
-    """Top two principal directions of the tokens (..., d); not centred, the origin stays the origin.
+def principal(x: Floats, centred: bool = True, count: int = 2) -> Principal:
+    """Top principal directions of the tokens (..., d); not centred, the origin stays the origin.
 
     Each direction's sign makes its largest component positive, so that pictures do not flip between machines.
     """
@@ -77,11 +77,11 @@ def principal(x: Floats, centred: bool = True) -> Principal:
     away = points - origin
     scale = np.abs(away).max() or 1.0  # spreads can be astronomically large or small
     _, singular, rows = np.linalg.svd(away / scale, full_matrices=False)
-    axes = np.zeros((2, points.shape[1]))
-    count = min(2, len(rows))
-    axes[:count] = rows[:count]
+    axes = np.zeros((count, points.shape[1]))
+    found = min(count, len(rows))
+    axes[:found] = rows[:found]
     signs = np.sign(np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1))
-    power = np.zeros(2)
-    power[:count] = singular[:count] ** 2
+    power = np.zeros(count)
+    power[:found] = singular[:found] ** 2
     total = float((singular**2).sum())
     return Principal(origin, axes * np.where(signs == 0, 1, signs), power / total if total > 0 else power)

@@ -1,9 +1,13 @@
-"""A small table as a picture: numbers that belong beside each other, where a line of text would hide them."""
+"""A small table as a picture: numbers that belong beside each other, where a line of text would hide them.
+
+A page shows such a figure as a table of its own; `cells_of` gives it the texts.
+"""
 
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.table import Table
 
 from metastable.errors import InputError
 from metastable.plots.style import FAINT, INK, PAGE, SOFT, new_figure, paper
@@ -54,4 +58,26 @@ def table(
         for cell, x in zip(row, places):
             ax.text(x, y, cell, ha="right", va="center")
         ax.plot([0.0, 1.0], [y + 0.5, y + 0.5], color=FAINT, lw=0.5)
+    if len(figure.axes) == 1:
+        figure.cells = [["", *columns], *([name, *row] for name, row in zip(rows, cells))]  # type: ignore[attr-defined]
     return figure
+
+
+def cells_of(figure: Figure) -> list[list[str]] | None:
+    """The texts of a figure that is a table and nothing else, row by row, the names of the columns first.
+
+    >>> cells_of(table(["a"], ["first"], [["1"]]))
+    [['', 'a'], ['first', '1']]
+    """
+    cells: list[list[str]] | None = getattr(figure, "cells", None)
+    if cells is None and len(figure.axes) == 1:
+        drawn = [child for child in figure.axes[0].get_children() if isinstance(child, Table)]
+        cells = _texts(drawn[0]) if len(drawn) == 1 else None
+    return None if cells is None else [[" ".join(text.split()) for text in row] for row in cells]
+
+
+def _texts(drawn: Table) -> list[list[str]]:
+    """The texts of a table of matplotlib's."""
+    found = {place: cell.get_text().get_text() for place, cell in drawn.get_celld().items()}
+    rows, columns = ({place[axis] for place in found} for axis in (0, 1))
+    return [[found.get((row, column), "") for column in sorted(columns)] for row in sorted(rows)]

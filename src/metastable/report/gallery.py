@@ -1,20 +1,30 @@
-"""The gallery: one HTML file made from the records of experiments, and from nothing else.
+"""The gallery: pages made from the records of experiments, and from nothing else.
 
-It opens offline and loads nothing: the style is inside, pictures and films are data (each SVG in an image of its
-own, so that names inside two of them cannot clash). It reads records and never runs anything, so it can be made again
-at any time: `gallery(folder)`.
+    DIR/index.html        the front: findings, and an index with small pictures
+    DIR/NAME/index.html   an experiment: figures, text, verdicts, settings
+    DIR/verdicts.html     every claim in one table (DIR/verdicts.md: the same for documents)
+    DIR/gallery.html      all of it in one file, for mailing
+
+All open offline and load nothing from elsewhere: the style is inside, pictures and films lie beside the pages, or are
+data in the single file (each SVG in an image of its own, so that names inside two of them cannot clash). There are no
+scripts. Pages read records and never run anything, so they can be made again: `write_gallery(folder, names)`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
+from metastable.report.experiment_page import anchor, broken, experiment
 from metastable.report.experiment_record import Record, command, read
-from metastable.report.sections import Media, anchor, broken, chip, escaped, measured, section
-from metastable.theory.verdicts import Verdict
+from metastable.report.front_page import TITLE, absent, front
+from metastable.report.sections import Linked, Media, chip, details, escaped
+from metastable.report.verdict_table import markdown, verdict_table
+from metastable.store.files import write_whole
+
+INDEX, SINGLE, VERDICTS, DOCUMENT = "index.html", "gallery.html", "verdicts.html", "verdicts.md"
 
 
 @dataclass(frozen=True)
@@ -39,13 +49,24 @@ SLOTS: tuple[Slot, ...] = (
 )
 
 
-def gallery(
+@dataclass(frozen=True)
+class Contents:
+    """What there is to show: finished experiments in order, and what became of the others."""
+
+    folder: Path
+    records: Mapping[str, Record]
+    errors: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[str] = ()
+
+
+def contents(
     folder: str | Path,
     names: Sequence[str] | Mapping[str, Any],
     errors: Mapping[str, str] | None = None,
     skipped: Mapping[str, str] | None = None,
-) -> str:
-    """The gallery of the records in ``folder`` as one HTML page.
+) -> Contents:
+    """The records in ``folder``.
 
     Parameters
     ----------
@@ -59,21 +80,25 @@ def gallery(
         Experiments that were left out for want of a model, with the sentence that says why.
     """
     home = Path(folder)
-    found = {name: record for name in names if (record := _record(home / name)) is not None}
-    filled = {slot.name: record for slot in SLOTS if (record := _record(home / slot.name)) is not None}
-    media, failures = Media(), dict(errors or {})
-    shown = {**found, **{k: v for k, v in filled.items() if k not in found}}
-    parts = [
-        _summary(shown, failures),
-        _contents(list(names), shown, failures),
-        _table(shown),
-        '<h2 id="experiments">Experiments</h2>',
-        *(section(record, media) for record in shown.values()),
-        *(broken(name, sentence) for name, sentence in failures.items() if name not in shown),
-        _absent([name for name in names if name not in {*shown, *failures, *(slot.name for slot in SLOTS)}]),
-        *_slots([slot for slot in SLOTS if slot.name not in {*shown, *failures}], shown, skipped or {}),
-    ]
-    return _page("\n".join(part for part in parts if part), _footer(shown, media))
+    wanted = dict.fromkeys([*names, *(slot.name for slot in SLOTS)])
+    records = {name: record for name in wanted if (record := _record(home / name)) is not None}
+    failures = {name: why for name, why in (errors or {}).items() if name not in records}
+    return Contents(home, records, failures, skipped or {}, list(names))
+
+
+def write_gallery(
+    folder: str | Path,
+    names: Sequence[str] | Mapping[str, Any],
+    errors: Mapping[str, str] | None = None,
+    skipped: Mapping[str, str] | None = None,
+) -> Path:
+    """Write every page of the gallery of the records in ``folder`` (see `contents`); the path of the front."""
+    found = contents(folder, names, errors, skipped)
+    for path, text in {**folder_pages(found), SINGLE: single_page(found)}.items():
+        write_whole(found.folder / path, text.encode())
+    title = "Verdicts"
+    write_whole(found.folder / DOCUMENT, markdown(found.records.values(), title).encode())
+    return found.folder / INDEX
 
 
 def _record(folder: Path) -> Record | None:
@@ -83,10 +108,67 @@ def _record(folder: Path) -> Record | None:
         return None
 
 
-_POLICY = "default-src 'none'; img-src data: 'self'; media-src data: 'self'; style-src 'unsafe-inline'"
+# --- one folder ---------------------------------------------------------------------------------------------------
 
 
-def _page(body: str, footer: str) -> str:
+def folder_pages(found: Contents) -> dict[str, str]:
+    """Path -> page, of a folder that opens offline."""
+    pages = {name: f"{name}/{INDEX}" for name in found.records}
+    pages |= dict.fromkeys(found.errors, "#experiments")
+    body = front(found.records, found.errors, pages, Linked(home=found.folder), VERDICTS) + _rest(found)
+    mail = f'<p>All of it in one file, for mailing: <a href="{SINGLE}">{SINGLE}</a>.</p>'
+    made = {INDEX: _page(TITLE, body, _footer(mail)), VERDICTS: _verdicts_page(found, pages)}
+    order = list(found.records.values())
+    for k, record in enumerate(order):
+        around = (order[k - 1] if k else None, order[k + 1] if k + 1 < len(order) else None)
+        body = _way(*around) + f"<article>{experiment(record, Linked(home=record.folder))}</article>" + _way(*around)
+        made[pages[record.name]] = _page(record.about["title"], body, _footer())
+    return made
+
+
+def _way(before: Record | None, after: Record | None) -> str:
+    """Links to the front and to the neighbours."""
+    links = [f'<a href="../{INDEX}">All experiments</a>']
+    for record, arrow in ((before, "\N{LEFTWARDS ARROW} "), (after, "")):
+        if record is not None:
+            end = "" if arrow else " \N{RIGHTWARDS ARROW}"
+            links.append(f'<a href="../{record.name}/{INDEX}">{arrow}{escaped(record.about["title"])}{end}</a>')
+    return f'<nav class="way" aria-label="Experiments">{"".join(links)}</nav>'
+
+
+def _verdicts_page(found: Contents, pages: Mapping[str, str]) -> str:
+    rows = [(record, v) for record in found.records.values() for v in record.verdicts]
+    way = f'<nav class="way"><a href="{INDEX}">All experiments</a></nav>'
+    return _page(f"Verdicts: {TITLE}", f"{way}<h1>Every claim</h1>{verdict_table(rows, pages)}", _footer())
+
+
+# --- one file -----------------------------------------------------------------------------------------------------
+
+
+def single_page(found: Contents) -> str:
+    """The whole gallery as one HTML file with everything inside."""
+    media = Media()
+    pages = {name: f"#{anchor(name)}" for name in {**found.records, **found.errors}}
+    parts = [front(found.records, found.errors, pages, media, "#verdicts")]
+    for record in found.records.values():
+        here = anchor(record.name)
+        body = experiment(record, media, "h2") + '<p class="soft"><a href="#experiments">All experiments</a></p>'
+        parts.append(f'<article id="{here}" aria-labelledby="{here}-title">{body}</article>')
+    parts += [f'<article id="{anchor(name)}">{broken(name, why, "h2")}</article>' for name, why in found.errors.items()]
+    rows = [(record, v) for record in found.records.values() for v in record.verdicts]
+    every = details("Every claim in one table", verdict_table(rows, pages), "verdicts")
+    note = ""
+    if media.skipped:
+        note = f"<p>{len(media.skipped)} pictures are linked instead of embedded to keep this file small.</p>"
+    return _page(TITLE, "\n".join([*parts, _rest(found), every]), _footer(note))
+
+
+# --- parts of both ------------------------------------------------------------------------------------------------
+
+_POLICY = "default-src 'none'; img-src data: 'self' file:; media-src data: 'self' file:; style-src 'unsafe-inline'"
+
+
+def _page(title: str, body: str, footer: str) -> str:
     style = files("metastable.report").joinpath("style.css").read_text(encoding="utf-8")
     return f"""<!doctype html>
 <html lang="en">
@@ -94,13 +176,12 @@ def _page(body: str, footer: str) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>Clustering in transformers, measured</title>
+<title>{escaped(title)}</title>
 <link rel="icon" href="data:,">
 <style>
 {style}</style>
 </head>
 <body>
-<a class="skip" href="#verdicts">To the verdicts</a>
 <main>
 {body}
 </main>
@@ -110,94 +191,27 @@ def _page(body: str, footer: str) -> str:
 """
 
 
-# --- the top ------------------------------------------------------------------------------------------------------
+def _footer(more: str = "") -> str:
+    return f'<footer class="soft">{more}<p>Made by <code>metastable reproduce</code> from its records.</p></footer>'
 
 
-def _summary(records: Mapping[str, Record], failures: Mapping[str, str]) -> str:
-    verdicts = [v for record in records.values() for v in record.verdicts]
-    counts = [(sum(v.status == word for v in verdicts), word) for word in ("holds", "fails", "undecided")]
-    items = [f'<li><b>{count}</b><span class="status {word}">{word}</span></li>' for count, word in counts]
-    if failures:
-        items.append(f'<li><b>{len(failures)}</b><span class="status error">errors</span></li>')
-    theorems = [v for v in verdicts if v.kind == "theorem"]
-    lost = sum(v.status == "fails" for v in theorems)
-    text = f"{len(theorems)} of the {len(verdicts)} claims are theorems; " + (
-        f"<strong>{lost} of them failed</strong>." if lost else "none of them failed."
-    )
-    return f"""<h1>Clustering in transformers, measured</h1>
-<p>Tokens that move under self-attention are an interacting particle system, and two papers say where they end up:
-<i>Clustering in Transformers</i> (the first paper) and <i>The emergence of clusters in self-attention dynamics</i>
-(the second). Here each of their claims is tested on random instances, against a criterion fixed before measuring.
-A claim <span class="status holds">holds</span> or <span class="status fails">fails</span> only if the whole 95%
-interval is on one side of its criterion; otherwise it is <span class="status undecided">undecided</span> at this
-horizon.</p>
-<ul class="counts">{"".join(items)}</ul>
-<p class="soft">{text} {_preset(records)}</p>"""
+def _rest(found: Contents) -> str:
+    """Experiments without a record: not run, or without a model."""
+    known = {*found.records, *found.errors}
+    slots = [slot for slot in SLOTS if slot.name not in known]
+    names = [name for name in found.names if name not in known and name not in {slot.name for slot in SLOTS}]
+    return absent(names) + "".join(_slots(slots, found))
 
 
-def _preset(records: Mapping[str, Record]) -> str:
-    """Which command made the page, and what that means for its numbers."""
-    if not records:
-        return ""
-    first = next(iter(records.values()))
-    few = " This is a first look at few instances: intervals are wide." if first.preset == "quick" else ""
-    return f"Made by <code>{escaped(command((), first.preset, first.overrides))}</code>.{few}"
-
-
-def _contents(names: Sequence[str], records: Mapping[str, Record], failures: Mapping[str, str]) -> str:
-    items = []
-    for name in [*names, *(n for n in records if n not in names)]:
-        if name in records:
-            items.append(f'<li><a href="#{anchor(name)}">{escaped(records[name].about["title"])}</a></li>')
-        elif name in failures:
-            items.append(
-                f'<li><a href="#{anchor(name)}">{escaped(name)}</a> <span class="status error">error</span></li>'
-            )
-    return f'<nav aria-label="Experiments"><ol>{"".join(items)}</ol></nav>'
-
-
-def _table(records: Mapping[str, Record]) -> str:
-    rows = "\n".join(_row(record, v) for record in records.values() for v in record.verdicts)
-    return f"""<h2 id="verdicts">Verdicts</h2>
-<table class="wide">
-<caption>Measured numbers with 95% intervals; instances that satisfy the hypotheses, of all that were run.</caption>
-<thead><tr><th scope="col">Verdict</th><th scope="col">Claim and criterion</th><th scope="col">Measured</th>
-<th scope="col">Instances</th><th scope="col">Kind</th><th scope="col">Experiment</th></tr></thead>
-<tbody>
-{rows}
-</tbody>
-</table>"""
-
-
-def _row(record: Record, v: Verdict) -> str:
-    return (
-        f"<tr><td>{chip(v.status)}</td>"
-        f'<td>{escaped(v.claim)} <span class="soft">({escaped(v.source)})</span>'
-        f'<span class="criterion">Criterion: {escaped(v.criterion)}</span></td>'
-        f'<td class="number" data-label="Measured:">{measured(v)}</td>'
-        f'<td class="number" data-label="Instances:">{v.eligible} of {v.instances}</td>'
-        f'<td data-label="Kind:">{v.kind}</td>'
-        f'<td data-label="Experiment:"><a href="#{anchor(record.name)}">{escaped(record.name)}</a></td></tr>'
-    )
-
-
-def _absent(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    listed = ", ".join(f"<code>{escaped(name)}</code>" for name in names)
-    how = "Run <code>metastable reproduce</code> with the same --out to add them."
-    return f'<p class="soft">Not run yet: {listed}. {how}</p>'
-
-
-def _slots(slots: Sequence[Slot], records: Mapping[str, Record], skipped: Mapping[str, str]) -> list[str]:
+def _slots(slots: Sequence[Slot], found: Contents) -> list[str]:
     if not slots:
         return []
-    first = next(iter(records.values()), None)
+    first = next(iter(found.records.values()), None)
     preset, overrides = ("default", {}) if first is None else (first.preset, first.overrides)
     heading = '<h2 id="models">Figures that need a pretrained model</h2>'
     return [heading] + [
-        f'<article class="slot" id="{anchor(slot.name)}"><h3>{escaped(slot.shows)}</h3>'
-        f'<p class="soft">{escaped(slot.figure)}</p><p>{_why(skipped.get(slot.name))}</p>'
+        f'<article class="slot"><h3>{escaped(slot.shows)}</h3>'
+        f'<p class="soft">{escaped(slot.figure)}</p><p>{_why(found.skipped.get(slot.name))}</p>'
         f"<pre>{escaped(command([slot.name], preset, overrides))}</pre></article>"
         for slot in slots
     ]
@@ -206,13 +220,5 @@ def _slots(slots: Sequence[Slot], records: Mapping[str, Record], skipped: Mappin
 def _why(skipped: str | None) -> str:
     """Why a slot is empty, up to the command that fills it."""
     if skipped is None:
-        return '<span class="status none">not run</span> Add the figure to this page, with the same --out, by'
-    return f'<span class="status none">skipped</span> {escaped(skipped)} Once that is mended, with the same --out:'
-
-
-def _footer(records: Mapping[str, Record], media: Media) -> str:
-    seconds = sum(record.seconds for record in records.values())
-    text = f"{len(records)} experiments, {seconds:.0f} s of work."
-    if media.skipped:
-        text += f" {len(media.skipped)} pictures are linked instead of embedded to keep this file small."
-    return f'<footer class="soft"><p>{text} Made by <code>metastable reproduce</code> from its records.</p></footer>'
+        return f"{chip('not-run', 'not run')} Add the figure to this page, with the same --out, by"
+    return f"{chip('not-run', 'skipped')} {escaped(skipped)} Once that is mended, with the same --out:"

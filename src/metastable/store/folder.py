@@ -48,7 +48,7 @@ Status = Literal["free", "unfinished", "finished"]
 KINDS: dict[str, tuple[str, str]] = {
     "run": ("record", "a run (read it with metastable.load)"),
     "experiment": ("experiment", "an experiment (read it with metastable.experiments.run_one.read)"),
-    "reproduction": ("reproduction", "a reproduction (open its gallery.html)"),
+    "reproduction": ("reproduction", "a reproduction (open its index.html)"),
     "study": (
         "study",
         "a study of a pretrained model (open its report.html, or read it with metastable.models.study.read)",
