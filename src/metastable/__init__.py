@@ -47,6 +47,7 @@ _MODULES = {
     "methods": "solve.methods",
     "positions": "equation.positions",
     "scores": "equation.scores",
+    "sweep": "sweep",
     "theory": "theory",
     "weights": "equation.weights",
 }

@@ -6,6 +6,7 @@ from metastable import models as models
 from metastable import observables as observables
 from metastable import plots as plots
 from metastable import reduced as reduced
+from metastable import sweep as sweep
 from metastable import theory as theory
 from metastable.equation import blocks as blocks
 from metastable.equation import geometry as geometry

@@ -29,6 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "metastable.cli.simulate_command:simulate",
         "Run tokens through the dynamics, and leave a record and pictures.",
     ),
+    "sweep": (
+        "metastable.cli.sweep_command:sweep",
+        "Run over many values of parameters, on cores or a cluster, into one table.",
+    ),
     "plot": ("metastable.cli.plot_command:plot", "Draw a picture of a record."),
     "animate": ("metastable.cli.plot_command:animate", "Write a record as a film, or as a page that plays it."),
     "reproduce": (

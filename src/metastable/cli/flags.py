@@ -28,15 +28,15 @@ def whole(kind: Any, given: Sequence[Any]) -> int:
 JSON = Annotated[bool, Parameter(name="--json", negative="", show_default=False, group="Output")]
 
 
-def flagged(table: type[Table]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the flags of a table; those that were used reach it as the dictionary ``flags``.
+def flagged(table: type[Table], without: tuple[str, ...] = ()) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the flags of a table, some left out; those that were used reach it as the dictionary ``flags``.
 
     Values stay text here: the table turns them into numbers, so that files and flags are refused in the same words.
     """
 
     def decorate(function: Callable[..., int]) -> Callable[..., int]:
         own = [p for p in inspect.signature(function).parameters.values() if p.name != "flags"]
-        flags = [_flag(table, name) for name in table.model_fields if name not in {p.name for p in own}]
+        flags = [_flag(table, name) for name in table.model_fields if name not in (*without, *(p.name for p in own))]
 
         def command(*args: Any, **values: Any) -> int:
             used = {flag.name: values.pop(flag.name) for flag in flags if flag.name in values}

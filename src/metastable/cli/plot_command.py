@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from metastable.cli.flags import JSON, flagged
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
-from metastable.config.settings import Animate, Plot, checked
+from metastable.config.settings import Animate, Plot, PlotFlags, SweepPlot, checked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,11 +21,13 @@ _UNDRAWN = "Interrupted; the record is as it was: run the same command again"
 Out = Annotated[Path | None, Parameter(metavar="FILE", group="Output", show_default=False)]
 
 
-@flagged(Plot)
+@flagged(PlotFlags)
 def plot(
     record: Record, /, *, out: Out = None, partial: Partial = False, json: JSON = False, flags: dict[str, Any]
 ) -> int:
-    """Draw a picture of a record: a run, or the study of a model (--kind takes the names in its page's captions).
+    """Draw a picture of a record: a run, a sweep (--kind heatmap or lines), or the study of a model.
+
+    --kind of a study takes the names in its page's captions.
 
     Parameters
     ----------
@@ -36,10 +38,15 @@ def plot(
     json
         print one JSON object and nothing else
     """
-    look = checked(Plot, flags)
     from metastable import plots
+    from metastable.store.folder import holds
 
     with notes() as sentences, interruptible(lambda: _UNDRAWN):
+        if holds(record, "sweep"):
+            chosen = checked(SweepPlot, flags)
+            path = plots.save_figure(_sweep_picture(record, partial, chosen), out or record / f"{chosen.kind}.png")
+            return _answered(path, json, sentences)
+        look = checked(Plot, flags)
         if _of_study(record, flags, ("kind",)):
             figure = _study_picture(record, look.kind if "kind" in flags else "")
         else:
@@ -103,6 +110,12 @@ def _of_study(folder: Path, flags: dict[str, Any], taken: tuple[str, ...]) -> bo
     if other:
         raise InputError(f"{str(folder)!r} holds the study of a model, whose pictures have no option '{other[0]}'.")
     return True
+
+
+def _sweep_picture(folder: Path, partial: bool, chosen: SweepPlot) -> "Figure":
+    from metastable.sweep.sweep_results import read_table
+
+    return read_table(folder, partial).plot(**chosen.model_dump(exclude_none=True))
 
 
 def _study_picture(folder: Path, name: str) -> "Figure":

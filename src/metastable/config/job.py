@@ -1,7 +1,7 @@
 """From settings to a run that can start: tokens, weights, dynamics, plan, and the recipe to make it again."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,22 +43,7 @@ class Job:
 
 def build(settings: Simulate, name: str = "simulate") -> Job:
     """Make everything a run needs, and check it, before anything is computed or written."""
-    if settings.heads is not None and settings.heads < 1:
-        raise InputError(f"heads must be a whole number >= 1, not {settings.heads}.")
-    if settings.d is not None and settings.d < 1:
-        raise InputError(f"d must be a whole number >= 1, not {settings.d}.")
-    if not 0 <= settings.seed < 2**63:
-        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, not {settings.seed}.")
-    found = _tokens_given(settings)
-    own = _matrices(settings, None)
-    d = _dimension(settings, found, own)
-    n = settings.n if settings.n is not None else (64 if found is None else found.shape[-2])
-    if found is not None and (n, d) != found.shape[-2:]:
-        name, given, held = ("n", n, found.shape[-2]) if n != found.shape[-2] else ("d", d, found.shape[-1])
-        raise InputError(f"{name} = {given}, but the file of tokens has {name} = {held}; leave out {name}.")
-    _check_memory(settings, n, d)
-    dynamics = _dynamics(settings, own | _matrices(settings, d), n, d)
-    x0 = found if found is not None else _draw(settings, n, d)
+    dynamics, x0 = make_parts(settings)
     plan, x = make_plan(
         dynamics,
         x0,
@@ -75,6 +60,26 @@ def build(settings: Simulate, name: str = "simulate") -> Job:
     )
     stop_rule(plan, settings.until)
     return Job(plan, x, settings.until, _recipe(settings, plan, x0, dynamics), name)
+
+
+def make_parts(settings: Simulate) -> tuple[Dynamics, np.ndarray]:
+    """The dynamics and the tokens (..., n, d) that settings describe."""
+    if settings.heads is not None and settings.heads < 1:
+        raise InputError(f"heads must be a whole number >= 1, not {settings.heads}.")
+    if settings.d is not None and settings.d < 1:
+        raise InputError(f"d must be a whole number >= 1, not {settings.d}.")
+    if not 0 <= settings.seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, not {settings.seed}.")
+    found = _tokens_given(settings)
+    own = _matrices(settings, None)
+    d = _dimension(settings, found, own)
+    n = settings.n if settings.n is not None else (64 if found is None else found.shape[-2])
+    if found is not None and (n, d) != found.shape[-2:]:
+        name, given, held = ("n", n, found.shape[-2]) if n != found.shape[-2] else ("d", d, found.shape[-1])
+        raise InputError(f"{name} = {given}, but the file of tokens has {name} = {held}; leave out {name}.")
+    _check_memory(settings, n, d)
+    dynamics = _dynamics(settings, own | _matrices(settings, d), n, d)
+    return dynamics, found if found is not None else make_cloud(settings, n, d)(settings.seed)
 
 
 def _tokens_given(settings: Simulate) -> np.ndarray | None:
@@ -134,13 +139,14 @@ def _usual_cloud(name: str) -> str:
     return "sphere" if geometry.resolve(name).fixed_norm else "cube"
 
 
-def _draw(settings: Simulate, n: int, d: int) -> np.ndarray:
+def make_cloud(settings: Simulate, n: int, d: int) -> Callable[[int], np.ndarray]:
+    """Tokens to start from as a function of the seed, for settings that draw them."""
     text = settings.initial or (_usual_cloud(settings.geometry))
     parsed = named.parse(text)
     if parsed is None or parsed.factor != 1.0:
         raise InputError(f"initial must name a cloud, such as sphere or cap(angle=0.5), not {text!r}.")
-    given = {"n": n, "d": d, "seed": settings.seed, "runs": settings.runs}
-    return np.asarray(named.call("cloud of tokens", initial.INITIAL, parsed, given))
+    draw = named.bound("cloud of tokens", initial.INITIAL, parsed, {"n": n, "d": d, "runs": settings.runs}, ("seed",))
+    return lambda seed: np.asarray(draw(seed=seed))
 
 
 def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d: int) -> Dynamics:

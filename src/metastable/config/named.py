@@ -41,6 +41,22 @@ def parse(text: str) -> Named | None:
     return Named(found[2], options, float(found[1] or 1.0))
 
 
+def split(text: str, separator: str = ",") -> list[str]:
+    """Text cut at separators outside brackets.
+
+    >>> split("full, window(8, causal)")
+    ['full', 'window(8, causal)']
+    """
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == separator and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [part.strip() for part in found if part.strip()]
+
+
 def _value(name: str, key: str, text: str) -> int | float:
     try:
         return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
@@ -50,17 +66,32 @@ def _value(name: str, key: str, text: str) -> int | float:
 
 def call(kind: str, table: Mapping[str, Callable[..., Any]], named: Named, given: Mapping[str, Any]) -> Any:
     """Call an entry of a table with what it needs of ``given`` and the options named with it."""
+    return bound(kind, table, named, given)()
+
+
+def bound(
+    kind: str,
+    table: Mapping[str, Callable[..., Any]],
+    named: Named,
+    given: Mapping[str, Any],
+    later: tuple[str, ...] = (),
+) -> Callable[..., Any]:
+    """An entry of a table with everything but ``later`` filled in; arguments it does not take are dropped."""
     if named.name not in table:
         raise unknown(kind, named.name, table)
     function = table[named.name]
     takes = inspect.signature(function).parameters
     for option in named.options:
         if option not in takes or (option in given and option != "seed"):
-            own = [name for name in takes if name not in given or name == "seed"]
+            own = [name for name in takes if (name not in given and name not in later) or name == "seed"]
             if not own:
                 raise InputError(f"{named.name!r} takes no options, but {option!r} was given.")
             raise unknown(f"option of {named.name!r}", option, own)
     for name, value in given.items():
         if name == "runs" and value is not None and name not in takes:
             raise InputError(f"{named.name!r} is one cloud and no ensemble; leave out runs.")
-    return function(**{name: value for name, value in {**given, **named.options}.items() if name in takes})
+
+    def filled(**more: Any) -> Any:
+        return function(**{name: v for name, v in {**given, **more, **named.options}.items() if name in takes})
+
+    return filled

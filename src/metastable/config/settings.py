@@ -71,8 +71,11 @@ _SPECIAL = {
 }
 
 
-def _field(group: str, text: str, default: Any = None, table: str = "") -> Any:
-    """A setting; ``table`` is "module:TABLE" whose names its --help lists."""
+def setting(group: str, text: str, default: Any = None, table: str = "") -> Any:
+    """One setting: the group of its flag, what it means, what it is unless given.
+
+    ``table`` is "module:TABLE" whose names its --help lists.
+    """
     return Field(default, description=text, json_schema_extra={"group": group, "table": table})
 
 
@@ -82,71 +85,87 @@ _MATRIX = "identity unless given: a .npy or .csv file, a family, or eigenvalues 
 class Simulate(Table):
     """The settings of `metastable simulate`; the defaults are those of `Dynamics` and `simulate` in Python."""
 
-    n: Whole | None = _field("Tokens", "number of tokens [64]")
-    d: Whole | None = _field("Tokens", "dimension [3, or that of the tokens or weights given]")
-    initial: str | None = _field(
+    n: Whole | None = setting("Tokens", "number of tokens [64]")
+    d: Whole | None = setting("Tokens", "dimension [3, or that of the tokens or weights given]")
+    initial: str | None = setting(
         "Tokens", "cloud to start from [sphere; in R^d cube, that is [-5, 5]^d]", table="initial:INITIAL"
     )
-    tokens: str | None = _field("Tokens", "tokens to start from instead: a .npy or .csv file, one per row")
-    runs: Whole | None = _field("Tokens", "an ensemble of so many independent starts")
-    seed: Whole = _field("Tokens", "seed of tokens, weights and noise", 0)
+    tokens: str | None = setting("Tokens", "tokens to start from instead: a .npy or .csv file, one per row")
+    runs: Whole | None = setting("Tokens", "an ensemble of so many independent starts")
+    seed: Whole = setting("Tokens", "seed of tokens, weights and noise", 0)
 
-    Q: Matrix | None = _field("Weights", f"queries: {_MATRIX}", table="equation.matrices:FAMILIES")
-    K: Matrix | None = _field("Weights", "keys: like Q")
-    V: Matrix | None = _field("Weights", "values: like Q")
-    heads: Whole | None = _field("Weights", "number of heads, each drawn anew and summed [1]")
+    Q: Matrix | None = setting("Weights", f"queries: {_MATRIX}", table="equation.matrices:FAMILIES")
+    K: Matrix | None = setting("Weights", "keys: like Q")
+    V: Matrix | None = setting("Weights", "values: like Q")
+    heads: Whole | None = setting("Weights", "number of heads, each drawn anew and summed [1]")
 
-    beta: Number = _field("Equation", "inverse temperature", 1.0)
-    geometry: str = _field("Equation", "where tokens live", "sphere", "equation.geometry:GEOMETRIES")
-    mask: str = _field(
+    beta: Number = setting("Equation", "inverse temperature", 1.0)
+    geometry: str = setting("Equation", "where tokens live", "sphere", "equation.geometry:GEOMETRIES")
+    mask: str = setting(
         "Equation", "who sees whom; also window(8), window(8, causal); with ; by layer", "full", "equation.masks:MASKS"
     )
-    normalise: str = _field("Equation", "from scores to attention", "softmax", "equation.normalise:NORMALISATIONS")
-    score: str = _field("Equation", "scores of pairs; also capped(50)", "dot", "equation.scores:SCORES")
-    position: str | None = _field("Equation", "positions in the scores [none]", table="equation.positions:POSITIONS")
-    noise: Number = _field("Equation", "strength of isotropic noise (method euler)", 0.0)
+    normalise: str = setting("Equation", "from scores to attention", "softmax", "equation.normalise:NORMALISATIONS")
+    score: str = setting("Equation", "scores of pairs; also capped(50)", "dot", "equation.scores:SCORES")
+    position: str | None = setting("Equation", "positions in the scores [none]", table="equation.positions:POSITIONS")
+    noise: Number = setting("Equation", "strength of isotropic noise (method euler)", 0.0)
 
-    t: Number = _field("Time", "horizon", 15.0)
-    dt: Number | None = _field("Time", "step of fixed methods [0.1; 1 for layers]")
-    method: str = _field("Time", "how time is stepped", "rk4", "solve.methods:METHODS")
-    save: Times = _field("Time", "how many times to save, or which, separated by commas", 151)
-    rtol: Number = _field("Time", "relative tolerance of tsit5 and dopri8", 1e-8)
-    atol: Number | None = _field("Time", "absolute tolerance [rtol / 100]")
-    until: Until | None = _field("Time", "stop early: 'steady', or a number of clusters")
-    dtype: str = _field("Time", "float64 or float32", "float64")
-    engine: str = _field("Time", "how sums over tokens are made; auto is the quickest", "auto", "engines:ENGINES")
-    trust: bool = _field("Time", "certify digits with a shaken copy (rescaled runs always do): twice the work", False)
+    t: Number = setting("Time", "horizon", 15.0)
+    dt: Number | None = setting("Time", "step of fixed methods [0.1; 1 for layers]")
+    method: str = setting("Time", "how time is stepped", "rk4", "solve.methods:METHODS")
+    save: Times = setting("Time", "how many times to save, or which, separated by commas", 151)
+    rtol: Number = setting("Time", "relative tolerance of tsit5 and dopri8", 1e-8)
+    atol: Number | None = setting("Time", "absolute tolerance [rtol / 100]")
+    until: Until | None = setting("Time", "stop early: 'steady', or a number of clusters")
+    dtype: str = setting("Time", "float64 or float32", "float64")
+    engine: str = setting("Time", "how sums over tokens are made; auto is the quickest", "auto", "engines:ENGINES")
+    trust: bool = setting("Time", "certify digits with a shaken copy (rescaled runs always do): twice the work", False)
 
-    out: str | None = _field("Output", "folder of the record [runs/NAME-FINGERPRINT]")
+    out: str | None = setting("Output", "folder of the record [runs/NAME-FINGERPRINT]")
 
 
 class Plot(Table):
     """The settings of `metastable plot`."""
 
-    kind: str = _field("Picture", "which picture", "snapshots", "plots:PLOTS")
-    times: Times | None = _field("Picture", "how many times to show, or which, separated by commas")
-    spacing: str | None = _field("Picture", "spacing of a number of times: linear or exponential")
-    color: str | None = _field("Picture", "cluster, final, token, or a colour for all tokens")
-    first: str | None = _field("Picture", "a colour for the first token, for example red")
-    view: Pair | None = _field("Picture", "azimuth and elevation in degrees (d = 3), separated by a comma")
-    run: Whole | None = _field("Picture", "which run of an ensemble, from 0")
-    head: Whole | None = _field("Picture", "which attention head, from 0")
-    observable: str | None = _field("Picture", "what a series shows [clusters]", table="observables:OBSERVABLES")
-    log: bool | None = _field("Picture", "logarithmic colours or axis")
+    kind: str = setting("Picture", "which picture", "snapshots", "plots:PLOTS")
+    times: Times | None = setting("Picture", "how many times to show, or which, separated by commas")
+    spacing: str | None = setting("Picture", "spacing of a number of times: linear or exponential")
+    color: str | None = setting("Picture", "cluster, final, token, or a colour for all tokens")
+    first: str | None = setting("Picture", "a colour for the first token, for example red")
+    view: Pair | None = setting("Picture", "azimuth and elevation in degrees (d = 3), separated by a comma")
+    run: Whole | None = setting("Picture", "which run of an ensemble, from 0")
+    head: Whole | None = setting("Picture", "which attention head, from 0")
+    observable: str | None = setting("Picture", "what a series shows [clusters]", table="observables:OBSERVABLES")
+    log: bool | None = setting("Picture", "logarithmic colours or axis")
+
+
+class SweepPlot(Table):
+    """The settings of `metastable plot` for a sweep."""
+
+    kind: str = setting("Picture", "of a sweep: heatmap or lines", "heatmap")
+    x: str | None = setting("Picture of a sweep", "the horizontal parameter, or time")
+    y: str | None = setting("Picture of a sweep", "the vertical parameter of a heatmap [time]")
+    value: str | None = setting("Picture of a sweep", "the observable [the first]")
+    by: str | None = setting("Picture of a sweep", "a parameter with a line for each value")
+    panels: str | None = setting("Picture of a sweep", "a parameter with a panel for each value")
+    log: bool | None = setting("Picture", "logarithmic horizontal axis")
+
+
+class PlotFlags(Plot, SweepPlot):
+    """The flags of `metastable plot`: those of a run's pictures and of a sweep's."""
 
 
 class Animate(Table):
     """The settings of `metastable animate`."""
 
-    frames: Whole = _field("Film", "number of pictures", 150)
-    fps: Whole = _field("Film", "pictures a second", 25)
-    spacing: str = _field("Film", "film time: linear or exponential", "linear")
-    size: Pair | None = _field("Film", "width and height in pixels, separated by a comma [720,720; GIF 480,480]")
-    trail: Number = _field("Film", "length of the trail behind each token, in units of t", 0.0)
-    color: str | None = _field("Film", "cluster, final, token, or a colour for all tokens")
-    first: str | None = _field("Film", "a colour for the first token, for example red")
-    view: Pair | None = _field("Film", "azimuth and elevation in degrees (d = 3), separated by a comma")
-    run: Whole = _field("Film", "which run of an ensemble, from 0", 0)
+    frames: Whole = setting("Film", "number of pictures", 150)
+    fps: Whole = setting("Film", "pictures a second", 25)
+    spacing: str = setting("Film", "film time: linear or exponential", "linear")
+    size: Pair | None = setting("Film", "width and height in pixels, separated by a comma [720,720; GIF 480,480]")
+    trail: Number = setting("Film", "length of the trail behind each token, in units of t", 0.0)
+    color: str | None = setting("Film", "cluster, final, token, or a colour for all tokens")
+    first: str | None = setting("Film", "a colour for the first token, for example red")
+    view: Pair | None = setting("Film", "azimuth and elevation in degrees (d = 3), separated by a comma")
+    run: Whole = setting("Film", "which run of an ensemble, from 0", 0)
 
 
 T = TypeVar("T", bound=Table)

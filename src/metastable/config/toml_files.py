@@ -8,8 +8,8 @@ from typing import Any
 
 from metastable.errors import InputError, unknown
 
-# tables that a file may hold; [sweep] belongs to another command and is left to it
-TABLES = ("simulate", "plot", "animate", "sweep")
+# tables that a file may hold; [sweep] and [probe] belong to another command and are left to it
+TABLES = ("simulate", "plot", "animate", "sweep", "probe")
 PATHS = ("tokens", "Q", "K", "V")
 _MOST_BYTES = 2**26
 
@@ -48,7 +48,11 @@ def read(path: str | Path | None) -> Tables:
     for name in PATHS:
         if isinstance(simulate.get(name), str):
             simulate[name] = _from_here(simulate[name], path.parent)
-    return Tables({**found, "simulate": simulate}, path.stem)
+    sweep = dict(found.get("sweep", {}))
+    for name in PATHS:
+        if isinstance(sweep.get(name), list):
+            sweep[name] = [_from_here(v, path.parent) if isinstance(v, str) else v for v in sweep[name]]
+    return Tables({**found, "simulate": simulate} | ({"sweep": sweep} if sweep else {}), path.stem)
 
 
 def _from_here(text: str, folder: Path) -> str:

@@ -91,7 +91,12 @@ def cast(part: Any, dtype: str) -> Any:
 
 
 def run_keys(plan: Plan) -> Array:
-    """The random key of each run: the seed with the run's number folded in, so that chunks never share noise."""
+    """The random key of each run: the seed with the run's number folded in, so that chunks never share noise.
+
+    Runs that have seeds of their own have number 0 each, as when they are run alone.
+    """
+    if plan.seeds is not None:
+        return jax.vmap(lambda s: jax.random.fold_in(jax.random.key(s), 0))(jnp.asarray(plan.seeds))
     base = jax.random.key(plan.seed)
     return jax.vmap(lambda k: jax.random.fold_in(base, k))(jnp.arange(plan.first_run, plan.first_run + plan.runs))
 

@@ -35,7 +35,7 @@ def observe_many(
     save: Any = 151,
     rtol: float = 1e-8,
     atol: float | None = None,
-    seed: int = 0,
+    seed: int | np.ndarray = 0,
     dtype: str = "float64",
     engine: str = "auto",
     trust: bool = False,
@@ -52,6 +52,8 @@ def observe_many(
     observe : str, function, sequence of str, or mapping
         Names of observables (``metastable list observables``), or functions of a run by the name of their result:
         ``{"met": lambda run: run.observe("similarity_share", above=0.99)}``.
+    seed : int or array (B,)
+        Seed of the noise; an array gives every run the noise it has when it is run alone with that seed.
     progress : function, optional
         Called with the number of runs done.
 

@@ -26,6 +26,7 @@ class Plan:
     is the shape of the ensemble as the user sees it, () for one run. ``first_run`` is the number of the first run in a
     larger ensemble: seeds are counted from there. ``shakes`` (B,) is the relative noise that engines with a chart put
     on a run's state, 0 for the run itself and a few roundings for its copies (see `metastable.solve.trust`).
+    ``seeds`` (B,) are the noise's seeds of runs that have one each, as if every run were run alone.
     """
 
     dynamics: tuple[Dynamics, ...]
@@ -46,6 +47,7 @@ class Plan:
     together: bool = True  # whether the runs make one Trajectory, or one each
     first_run: int = 0
     shakes: np.ndarray | None = None
+    seeds: np.ndarray | None = None
 
     @property
     def runs(self) -> int:
@@ -85,9 +87,11 @@ class Plan:
         which = self.which[these]
         distinct, place = np.unique(which, return_inverse=True)
         shakes = None if self.shakes is None else self.shakes[these]
+        seeds = None if self.seeds is None else self.seeds[these]
         start = self.first_run + (these.start or 0)
         chosen = tuple(self.dynamics[k] for k in distinct)
-        return replace(self, dynamics=chosen, which=place, shape=(len(which),), shakes=shakes, first_run=start)
+        shape = (len(which),)
+        return replace(self, dynamics=chosen, which=place, shape=shape, shakes=shakes, first_run=start, seeds=seeds)
 
 
 @dataclass(frozen=True)
@@ -111,12 +115,15 @@ def make_plan(
     save: Any = 151,
     rtol: float = 1e-8,
     atol: float | None = None,
-    seed: int = 0,
+    seed: int | np.ndarray = 0,
     dtype: str = "float64",
     engine: str = "auto",
     trust: bool = False,
 ) -> tuple[Plan, np.ndarray]:
-    """Check everything a run needs before it starts; returns its plan and its tokens (B, n, d)."""
+    """Check everything a run needs before it starts; returns its plan and its tokens (B, n, d).
+
+    ``seed`` may be an array (B,): run k then has the noise it has when it is run alone with seed k of them.
+    """
     members = _members(dynamics)
     if any(is_traced(leaf) for leaf in (x0, t, dt, *jax.tree_util.tree_leaves(members))):
         raise InputError(
@@ -132,7 +139,8 @@ def make_plan(
     dt = real("dt", how.default_dt if dt is None else dt, above=0.0)
     rtol = real("rtol", rtol, above=0.0)
     atol = real("atol", rtol / 100 if atol is None else atol, least=0.0)
-    seed = checked_seed(seed)
+    seeds = None if np.ndim(seed) == 0 else np.array([checked_seed(s) for s in np.ravel(seed)])
+    first = checked_seed(seed if seeds is None else int(seeds[0]))
     if not how.adaptive and t / dt > _MOST_STEPS:
         raise InputError(f"t = {t:g} takes {t / dt:.3g} steps of dt = {dt:g}; raise dt or use method='tsit5'.")
     x = checked_tokens(members[0], x0)
@@ -145,7 +153,10 @@ def make_plan(
         check_method(dyn, how)
         check_fit(dyn, (n, d), how)
     times = save_times(save, t, dt if how.discrete else None)
-    plan = Plan(distinct, which, shape, n, d, times, t, dt, how, rtol, atol, seed, dtype, engine, bool(trust), single)
+    if seeds is not None and len(seeds) != len(which):
+        raise InputError(f"{len(which)} runs need one seed, or {len(which)} of them, not {len(seeds)}.")
+    plan = Plan(distinct, which, shape, n, d, times, t, dt, how, rtol, atol, first, dtype, engine, bool(trust), single)
+    plan = plan if seeds is None else replace(plan, seeds=seeds)
     return plan, x.reshape(-1, n, d)
 
 
@@ -156,14 +167,15 @@ def _members(dynamics: Any) -> list[Dynamics]:
         raise InputError(f"dynamics must be a Dynamics object or a list of them, not {what}.")
     if any(m.noisy for m in given):
         given = [with_numbers(m, noise=np.asarray(m.noise, float)[()]) for m in given]
-    if len(given) > 1 and len({_structure(m) for m in given}) > 1:
+    if len(given) > 1 and len({structure(m) for m in given}) > 1:
         raise InputError(
             "All dynamics of an ensemble must have the same parts and shapes; run the others on their own."
         )
     return list(given)
 
 
-def _structure(dyn: Dynamics) -> tuple[Any, ...]:
+def structure(dyn: Dynamics) -> tuple[Any, ...]:
+    """What dynamics that run together have in common: their parts, and the shapes of their numbers."""
     leaves, tree = jax.tree_util.tree_flatten(dyn)
     return (tree, *(np.shape(leaf) for leaf in leaves))
 

@@ -104,6 +104,11 @@ def _named(parts: Parts, name: str, value: Any) -> Any:
 def _custom(parts: Parts, name: str, value: Any) -> dict[str, str]:
     """A part of one's own: its name, and a hash of its source."""
     parts.custom.append(name)
+    return source_mark(value)
+
+
+def source_mark(value: Any) -> dict[str, str]:
+    """A function of one's own, or a part with such functions: its name, and a hash of its source."""
     functions = [f for f in vars(value).values() if callable(f)] if type(value) in _NAMED else [value]
     functions = [f if inspect.isfunction(f) or inspect.isclass(f) else type(f) for f in functions]
     try:
