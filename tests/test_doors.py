@@ -46,7 +46,7 @@ def answers(function, *args, **named):
     return caught
 
 
-@pytest.mark.parametrize("function", public_functions())
+@pytest.mark.parametrize("function", list(public_functions()))
 def test_no_function_raises_anything_else(function):
     required = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
     required = [p for p in required if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
