@@ -77,7 +77,7 @@ def chunk(params: Params, kind: str, mask: str, first: int, last: int) -> Data:
 
 
 def _rates_of(x: np.ndarray, times: np.ndarray, axis: np.ndarray) -> dict[str, np.ndarray]:
-    """Rates at which a single cluster closes, and at which its centre turns to the leading eigenvector, once near it."""
+    """Rates at which a single cluster closes, and at which its centre turns to the leading eigenvector."""
     centre = x.mean(axis=2)
     centre = centre / np.linalg.norm(centre, axis=-1, keepdims=True)  # (runs, T, 2)
     width = np.linalg.norm(x - centre[:, :, None], axis=-1).max(axis=2)

@@ -108,7 +108,7 @@ def _rates(params: Params, data: Data, kind: str) -> Verdict:
 
 
 def _first(params: Params, data: Data, kind: str) -> Verdict:
-    """All modes start alike, so the fastest leads its rival by e^{(r - r') t}; where that is too little none is judged."""
+    """All modes start alike, so the fastest leads its rival by e^{(r - r') t}; too small a lead is not judged."""
     ordered = np.sort(data[f"theory {kind}"], axis=1)
     lead = np.exp((ordered[:, -1] - ordered[:, -2]) * np.nan_to_num(data[f"when {kind}"]))
     predicted = np.array([fastest_mode(float(beta)) for beta in data[f"beta {kind}"]])
