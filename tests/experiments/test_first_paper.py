@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from metastable.equation.dynamics import Dynamics
-from metastable.experiments import experiment, first_token, gradient_flow, metastable_states, neighbours, single_cluster
+from metastable.experiments import (
+    experiment,
+    first_token,
+    gradient_flow,
+    metastable_states,
+    neighbour_opinions,
+    neighbours,
+    single_cluster,
+)
 from metastable.experiments.base import Work
 from metastable.theory.verdicts import Verdict
 
@@ -34,7 +42,14 @@ SMALL: dict[
     "sinks": {"instances": 2, "n": 8, "betas": (1.0, 9.0)},
     "temperature": {"instances": 3, "n": 16, "betas": (1.0, 2.0, 4.0, 9.0)},
     "gradient-flow": {"instances": 2, "n": 8, "saves": 21},
-    "neighbours": {"instances": 4, "n": 18, "shift_layers": 200},
+    "neighbours": {
+        "instances": 4,
+        "n": 18,
+        "shift_layers": 200,
+        "vicsek_steps": 40,
+        "flock_t": 10.0,
+        "noises": (0.1, 6.0),
+    },
 }
 
 
@@ -138,13 +153,13 @@ def test_instances_can_be_replayed_and_parts_resumed(tmp_path: Any) -> None:
     again = neighbours.run(params, Work(tmp_path))
     assert time.process_time() - started < 1.0  # read from disk
     assert all(np.array_equal(first[key], again[key]) for key in first)
-    one = neighbours._opinions(params, 2, 3)
+    one = neighbour_opinions.run_opinions(params, 2, 3)
     assert one["opinions_count"][0] == first["opinions_count"][2]
 
 
 def test_mean_shift_is_the_textbook_iteration() -> None:
     params = neighbours.Params(**SMALL["neighbours"])
-    dynamics, x = neighbours.probes(params, 0)
+    dynamics, x = neighbour_opinions.probes(params, 0)
     data, probes = x[: params.n], x[params.n :]
     gap = ((probes[:, None] - data) ** 2).sum(axis=-1)
     kernel = np.exp(-gap / (2.0 * params.bandwidth**2))
