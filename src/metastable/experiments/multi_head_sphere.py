@@ -20,29 +20,17 @@ import numpy as np
 from metastable.backend import jax, jnp
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights, ginibre, goe
-from metastable.experiments import claim_instances
+from metastable.experiments import claim_instances, multi_head_sphere_page
 from metastable.experiments import plain_formulas as plain
-from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.base import Check, Data, Experiment, Work
 from metastable.experiments.coupled_systems import alike, coupled_flow, coupled_velocity, steps_for, systems
+from metastable.experiments.multi_head_sphere_page import FAMILIES, LONGEST, TOGETHER, WORDS
 from metastable.initial import cap, sphere
 from metastable.observables import cluster_count, cluster_labels
-from metastable.plots import series
-from metastable.plots.style import captioned, panels, paper
 from metastable.solve.simulate import simulate
-from metastable.theory.intervals import mean_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, section 6; first paper, section 5"
-TOGETHER = 0.05  # radians: what counts as one cluster
-LONGEST = 16.0  # the strongest coupling that is followed to the horizon
-TITLE = "Clusters on the sphere against the number of heads"
-FAMILIES = ("identity", "symmetric", "ginibre", "opposed")
-WORDS = {
-    "identity": "V_h = I/H",
-    "symmetric": "V_h random symmetric",
-    "ginibre": "V_h with independent normal entries",
-    "opposed": "V_h of opposite signs in turn, with sum I",
-}
 
 
 @dataclass(frozen=True)
@@ -252,69 +240,6 @@ def _exchange(params: Params, data: Data) -> Verdict:
     )
 
 
-# --- pictures -----------------------------------------------------------------------------------------------------
-
-
-def draw(params: Params, data: Data) -> Figures:
-    heads = np.array(params.heads, dtype=float)
-    lines, bands = {}, {}
-    for family in FAMILIES:
-        found = [data[f"{family}-{h}/count"] for h in params.heads]
-        lines[WORDS[family]] = np.array([c.mean() for c in found])
-        bands[WORDS[family]] = tuple(np.array([mean_interval(c) for c in found]).T)
-    counts = series(heads, lines, band=bands, xlabel="heads $H$", ylabel="clusters, mean", marks=True, xscale="log")
-    counts.axes[0].set_xticks(heads, [f"{h:g}" for h in heads])
-    counts.axes[0].set_xticks([], minor=True)
-    weak = [k for k, c in enumerate(params.couplings) if c <= LONGEST]
-    kappa = np.array([params.couplings[k] for k in weak])
-
-    def over(key: str) -> tuple[dict[str, np.ndarray], dict[str, tuple[np.ndarray, np.ndarray]]]:
-        each = {f"{c} systems": data[f"systems-{c}/{key}"][:, weak] for c in params.systems}
-        ends = {name: np.array([mean_interval(v) for v in found.T]).T for name, found in each.items()}
-        return {name: found.mean(axis=0) for name, found in each.items()}, {n: (e[0], e[1]) for n, e in ends.items()}
-
-    with paper():
-        together, axes = panels(None, 2, 3.2, 0.75)
-        for axis, key, label in zip(axes, ("own", "alike"), ("clusters in a system", "adjusted Rand index")):
-            lines, bands = over(key)
-            series(kappa, lines, band=bands, xlabel=r"coupling $\kappa$", ylabel=label, marks=True, ax=axis)
-            axis.set_xscale("symlog", linthresh=1.0)
-            axis.set_xticks(kappa, [f"{k:g}" for k in kappa])
-    strong = np.array([c for c in params.couplings if c > 0.0])
-    where = [k for k, c in enumerate(params.couplings) if c > 0.0]
-    off = {f"{c} systems": data[f"systems-{c}/off"][:, where].mean(axis=0) for c in params.systems}
-    first = next(iter(off.values()))
-    limit = series(
-        strong, off, reference={r"$1/\kappa$": (strong, 0.6 * first[-1] * strong[-1] / strong)},
-        xlabel=r"coupling $\kappa$", ylabel="distance from multi-head", xscale="log", yscale="log", marks=True,
-    )  # fmt: skip
-    start = f"n = {params.n} uniform tokens in R^{params.d}, beta = {params.beta:g}, random Q_h'K_h > 0, "
-    seeds = f"{params.instances} seeds from {params.seed} on, means with 95% intervals."
-    return {
-        TITLE: captioned(counts, f"{start}clusters closer than {TOGETHER:g} rad at t = {params.t:g}; {seeds}"),
-        "Clusters in each of several systems, and how alike their groups are, against the coupling": captioned(
-            together, f"{start}V_h random symmetric, t = {params.t:g}; {seeds}"
-        ),
-        "Strongly coupled systems are multi-head attention": captioned(
-            limit, f"{start}V_h random symmetric: mean distance of a token's mean copy at t = {params.short:g}; {seeds}"
-        ),
-    }
-
-
-def finding(params: Params, data: Data) -> Finding:
-    first, last = params.heads[0], params.heads[-1]
-    count = {h: data[f"symmetric-{h}/count"].mean() for h in (first, last)}
-    index = data[f"systems-{params.systems[-1]}/alike"].mean(axis=0)
-    return Finding(
-        "Both papers leave several heads open and expect interesting clusters.",
-        f"On the sphere {count[last]:.1f} clusters form on average with {last} heads and random symmetric V_h, "
-        f"{count[first]:.1f} with {first}; {params.systems[-1]} systems that exchange tokens group them alike from "
-        f"weak coupling on (index {index[0]:.2f} without exchange, "
-        f"{index[params.couplings.index(4.0)]:.2f} at kappa = 4).",
-        TITLE,
-    )
-
-
 def check(params: Params) -> dict[str, Check]:
     """Five tokens with three heads to t = 0.2, and the velocity of three coupled systems from unlike places."""
     small = replace(params, n=5)
@@ -347,11 +272,11 @@ EXPERIMENT = Experiment(
     params=Params,
     run=run,
     judge=judge,
-    draw=draw,
+    draw=multi_head_sphere_page.draw,
     quick={"instances": 20, "heads": (1, 4, 16), "systems": (4,), "couplings": (0.0, 4.0, 16.0, 64.0), "n": 24},
     full={"instances": 1000},
     check=check,
-    finding=finding,
+    finding=multi_head_sphere_page.finding,
     topic="beyond",
     leaves_out="Two and eight heads, two systems, couplings 1 and 256, a quarter of the tokens.",
     text="Every head has its own random Q, K and V. The number of clusters is followed as heads are added. Then heads "
