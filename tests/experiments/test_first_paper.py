@@ -39,7 +39,7 @@ SMALL: dict[
     "repulsion-circle": {"instances": 3, "n": 12},
     "repulsion-sphere": {"instances": 3, "n": 12},
     "first-token": {"instances": 4, "n": 8, "horizon": 20.0},
-    "sinks": {"instances": 2, "n": 8, "betas": (1.0, 9.0)},
+    "sinks": {"instances": 2, "n": 8, "betas": (1.0, 9.0), "other_n": (6,), "chunk": 2},
     "temperature": {"instances": 3, "n": 16, "betas": (1.0, 2.0, 4.0, 9.0)},
     "gradient-flow": {"instances": 20, "n": 8, "saves": 21},
     "neighbours": {
