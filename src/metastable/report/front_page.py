@@ -1,5 +1,6 @@
 """The front of the gallery: one paragraph, the findings, what stands in for what, and an index with small pictures."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from metastable.progress import duration
@@ -143,7 +144,10 @@ def _sentences(record: Record) -> tuple[str, str]:
     if record.finding is not None:
         return record.finding.claimed, record.finding.measured
     v = record.verdicts[0]
-    return v.claim, f"{v.status}: {v.reading()}, {v.eligible} instances"
+    low, high = v.interval
+    said = f"{v.measured:.3g}, 95% interval {low:.3g} to {high:.3g}"
+    said = "nothing could be measured" if math.isnan(v.measured) else said
+    return v.claim, f"{said}, over {v.eligible} instances: {v.status}"
 
 
 def _small(record: Record, media: Media, large: bool = False) -> str:
