@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 from metastable.plots import trajectory_plots
 from metastable.plots.colours import Color
 from metastable.plots.style import Size
@@ -25,6 +25,7 @@ class Plot:
     options: tuple[str, ...]
 
 
+@door
 def plot(
     trajectory: Trajectory,
     kind: str = "snapshots",
