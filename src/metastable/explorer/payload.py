@@ -8,6 +8,7 @@ The header names every array with its type, shape and place (``assets/decode.js`
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
