@@ -34,6 +34,7 @@ def series(
     marks: bool = False,
     plateaus: Sequence[tuple[float, float, float]] = (),
     title: str = "",
+    outside: bool = False,
     size: Size | None = None,
     ax: Axes | None = None,
 ) -> Figure:
@@ -55,6 +56,8 @@ def series(
         "linear", "log" or "symlog"; values a logarithm cannot show are left out.
     marks
         Draw a dot at each value, for measurements at few places.
+    outside
+        The legend to the right of the panel, in a wider figure: for many series, or long names.
     plateaus
         Stretches to mark, each (start, end, value): a broad line with the value and how long it lasts beside it.
     size
@@ -76,7 +79,7 @@ def series(
     when = np.atleast_1d(np.asarray(t, dtype=float))
     lines: Mapping[str, ArrayLike] = values if isinstance(values, Mapping) else {"": values}
     bands = band if isinstance(band, Mapping) else {} if band is None else {next(iter(lines)): band}
-    figure, panel = one_axes(ax, size=size)
+    figure, panel = one_axes(ax, size=6.0 if outside and size is None else size)
     for (name, line), colour in zip(lines.items(), cycle(len(lines))):
         _one_line(panel, when, np.asarray(line), name, colour, marks)
         if name in bands:
@@ -93,7 +96,7 @@ def series(
     panel.grid(True, axis="y")
     _mark_plateaus(panel, plateaus, xscale)
     if any(lines) or reference:
-        panel.legend(loc="best")
+        panel.legend(**({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if outside else {"loc": "best"}))
     return figure
 
 
