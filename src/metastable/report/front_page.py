@@ -22,16 +22,18 @@ MOST = 10  # findings on the front
 
 # experiments whose findings a stranger should meet first, in that order; others follow in the order of the gallery
 FIRST = (
-    "model-controls",
-    "model-similarities",
-    "metastable-states",
     "single-cluster",
+    "metastable-states",
     "polytope",
     "hyperplanes",
     "codimension",
-    "low-rank-attention",
     "repulsion-circle",
     "sinks",
+    "rank-collapse",
+    "model-similarities",
+    "model-controls",
+    "low-rank-attention",
+    "first-token",
 )
 
 
