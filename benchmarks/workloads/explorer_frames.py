@@ -28,26 +28,33 @@ ARGS = [
 ]
 COUNT = """(seconds) => new Promise((done) => {
   let frames = 0; const began = performance.now();
-  const next = (now) => { frames += 1; if (now - began < 1000 * seconds) requestAnimationFrame(next); else done((now - began) / frames); };
+  const next = (now) => {
+    frames += 1;
+    if (now - began < 1000 * seconds) requestAnimationFrame(next); else done((now - began) / frames);
+  };
   requestAnimationFrame(next);
 })"""
 BARE = """<!doctype html><body style="margin:0"><canvas style="width:900px;height:610px"></canvas><script>
 const canvas = document.querySelector("canvas"), n = %d, size = %f;
 canvas.width = 900; canvas.height = 610;
 const gl = canvas.getContext("webgl2", { antialias: true, alpha: true });
-const make = (kind, text) => { const s = gl.createShader(kind); gl.shaderSource(s, text); gl.compileShader(s); return s; };
+const make = (kind, text) => {
+  const s = gl.createShader(kind); gl.shaderSource(s, text); gl.compileShader(s); return s;
+};
 const program = gl.createProgram();
 gl.attachShader(program, make(gl.VERTEX_SHADER, `#version 300 es
 layout(location = 0) in vec2 p; uniform float turn; void main() { float c = cos(turn), s = sin(turn);
 gl_Position = vec4(mat2(c, s, -s, c) * p, 0.0, 1.0); gl_PointSize = ${size.toFixed(2)}; }`));
 gl.attachShader(program, make(gl.FRAGMENT_SHADER, `#version 300 es
-precision highp float; out vec4 c; void main() { if (length(gl_PointCoord - 0.5) > 0.5) discard; c = vec4(0.0, 0.45, 0.7, 1.0); }`));
+precision highp float; out vec4 c;
+void main() { if (length(gl_PointCoord - 0.5) > 0.5) discard; c = vec4(0.0, 0.45, 0.7, 1.0); }`));
 gl.linkProgram(program); gl.useProgram(program);
 const points = Float32Array.from({ length: 2 * n }, () => 1.6 * Math.random() - 0.8);
 gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer()); gl.bufferData(gl.ARRAY_BUFFER, points, gl.STATIC_DRAW);
 gl.enableVertexAttribArray(0); gl.vertexAttribPointer(0, 2, gl.FLOAT, false, 0, 0);
 const loop = (now) => { gl.uniform1f(gl.getUniformLocation(program, "turn"), now / 5000);
-  gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT); gl.drawArrays(gl.POINTS, 0, n); requestAnimationFrame(loop); };
+  gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT);
+  gl.drawArrays(gl.POINTS, 0, n); requestAnimationFrame(loop); };
 requestAnimationFrame(loop);
 </script>"""
 TIMED = """() => { window.took = []; window.since = 0;
