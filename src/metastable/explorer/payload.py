@@ -8,6 +8,7 @@ The header names every array with its type, shape and place (``assets/decode.js`
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from metastable.backend import jax
 from metastable.equation.dynamics import Dynamics
 from metastable.explorer.scene_layout import Layout, layout
 from metastable.observables.tracking import persistent_identities
-from metastable.plots.colours import identity_ranks, visible_clusters
+from metastable.plots.colours import identity_ranks, labels_of
 from metastable.plots.motion import Motion, read_motion
 from metastable.trajectory import Trajectory
 
@@ -155,24 +156,14 @@ def _thinned(motion: Motion) -> Motion:
     if len(motion.t) <= most:
         return motion
     kept = np.unique(np.linspace(0, len(motion.t) - 1, most).round().astype(int))
-    return Motion(
-        motion.t[kept],
-        motion.x[kept],
-        motion.indices[kept],
-        motion.sphere,
-        motion.letter,
-        motion.clock,
-        motion.note,
-        motion.valid_until,
-        motion.end,
-    )
+    return replace(motion, t=motion.t[kept], x=motion.x[kept], indices=motion.indices[kept])
 
 
 def _clusters(motion: Motion) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
     """Ranks (T, n) of the clusters that the eye sees, persistent through mergers, and their number (T,)."""
     states = max(2, min(len(motion.t), LINKED // motion.n))
     kept = np.unique(np.linspace(0, len(motion.t) - 1, states).round().astype(int))
-    labels = visible_clusters(motion, motion.x[kept])  # (F, n)
+    labels = labels_of(motion, motion.x[kept])  # (F, n)
     at = np.searchsorted(kept, np.arange(len(motion.t)), side="right") - 1
     return identity_ranks(persistent_identities(labels))[at], np.asarray((labels.max(axis=1) + 1)[at])
 
