@@ -1,4 +1,4 @@
-"""The Python of README.md, docs/usage.md, docs/flow.md and docs/models.md runs as printed."""
+"""The Python of README.md and of the pages of docs/ that show some runs as printed."""
 
 import re
 from pathlib import Path
@@ -16,6 +16,7 @@ _BLOCK = re.compile(r"^```(python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     "page",
     [
         "docs/usage.md",
+        pytest.param("docs/figures.md", marks=pytest.mark.slow),
         pytest.param("docs/flow.md", marks=pytest.mark.slow),
         pytest.param("README.md", marks=pytest.mark.slow),
     ],
