@@ -23,7 +23,7 @@ import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp, structure
 from metastable.equation.weights import Weights
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 
 def _stay(weights: Weights, t: Array, x: Tokens) -> Tokens:
@@ -38,6 +38,7 @@ def _as_is(x: Tokens) -> Tokens:
     return x
 
 
+@door
 @structure
 @dataclass(frozen=True)
 class Geometry:

@@ -3,6 +3,7 @@
 `PLOTS` names the pictures of a run that `Trajectory.plot` and the command line can draw.
 """
 
+from metastable.errors import doors
 from metastable.plots.attention_maps import attention_maps, heatmap
 from metastable.plots.clouds import attention_clouds
 from metastable.plots.colours import identity_colours
@@ -11,6 +12,7 @@ from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.figure_files import save_cells, save_figure, save_preview
 from metastable.plots.film import animate
 from metastable.plots.histograms import histograms
+from metastable.plots.inline_film import Film, film
 from metastable.plots.phase import phase_diagram
 from metastable.plots.polytopes import hull_edges, polytope
 from metastable.plots.series import projections, series
@@ -22,11 +24,13 @@ from metastable.plots.trajectories import trajectories
 __all__ = [
     "PALETTE",
     "PLOTS",
+    "Film",
     "Plot",
     "animate",
     "attention_clouds",
     "attention_maps",
     "eigenvalues",
+    "film",
     "heatmap",
     "histograms",
     "hull_edges",
@@ -44,3 +48,5 @@ __all__ = [
     "table",
     "trajectories",
 ]
+
+doors(globals())

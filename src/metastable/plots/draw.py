@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 from metastable.plots import trajectory_plots
 from metastable.plots.colours import Color
 from metastable.plots.trajectory_plots import Choices
@@ -22,6 +23,7 @@ class Plot:
     options: tuple[str, ...]
 
 
+@door
 def plot(
     trajectory: Trajectory,
     kind: str = "snapshots",
@@ -33,7 +35,7 @@ def plot(
     view: tuple[float, float] | None = None,
     run: int | None = None,
     head: int | None = None,
-    observable: str | None = None,
+    observable: str | Callable[[Trajectory], Any] | None = None,
     log: bool | None = None,
 ) -> Figure:
     """Draw a named picture of a run.
@@ -59,7 +61,7 @@ def plot(
     head
         Which attention head, counted from 0.
     observable
-        What a time series shows, a name in `metastable.observables.OBSERVABLES`.
+        What a time series shows: a name in `metastable.observables.OBSERVABLES`, or a function of the run.
     log
         Logarithmic colours of attention, or vertical axis of a time series.
 

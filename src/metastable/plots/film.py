@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metastable.errors import InputError
+from metastable.errors import InputError, door
 from metastable.plots.colours import Color, paler, token_colours
 from metastable.plots.encoder import SUFFIXES, encode, mp4_options
 from metastable.plots.figure_files import whole_file
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+@door
 def animate(
     tokens: Movable,
     path: str | os.PathLike[str],

@@ -1,6 +1,8 @@
 """How each named picture is drawn from a run: what to read out of it, then one call."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -33,7 +35,7 @@ class Choices:
     view: tuple[float, float] | None = None
     run: int | None = None
     head: int | None = None
-    observable: str | None = None
+    observable: str | Callable[[Trajectory], Any] | None = None
     log: bool | None = None
 
     @property
@@ -122,7 +124,7 @@ def draw_series(run: Trajectory, o: Choices) -> Figure:
     runs = values.shape[1] if o.run is None else 1
     chosen = values if o.run is None else values[:, [o.run]]
     flat = chosen.reshape(len(values), -1)  # (T, lines)
-    label, own = name.replace("_", " "), str(data.dims[-1])
+    label, own = str(data.name or "observable").replace("_", " "), str(data.dims[-1])
     xlabel, yscale = "layer" if motion.clock == "layer" else "time $t$", "log" if o.log else "linear"
     if flat.shape[1] == 1:
         return series(motion.t, flat[:, 0], xlabel=xlabel, ylabel=label, yscale=yscale)

@@ -231,14 +231,19 @@ def _stops(times: np.ndarray, end: float, saves: np.ndarray) -> Stops:
 
 
 def _fixed_stops(plan: Plan, engine: Engine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps and fractions of all stops of a fixed-step run, and which of them are saves; the others are checks."""
+    """Steps and fractions of all stops of a fixed-step run, and which of them are saves; the others are checks.
+
+    Copies are compared at every save, and between saves that are further apart than twice the engine's pace.
+    """
     steps, thetas = steps_to(plan.times, plan.dt)
     kept = np.ones(len(steps), bool)
     if plan.shakes is None:
         return steps, thetas, kept
     every = max(1, round(engine.pace(plan) / plan.dt))
-    checks, whole = np.arange(every, steps[-1], every), steps[thetas == 1.0]
-    checks = checks[~np.isin(checks, whole)]
+    checks = np.arange(every, steps[-1], every)
+    following = np.searchsorted(steps, checks)  # the save at or after each check
+    gaps = np.diff(steps, prepend=0)[following]
+    checks = checks[(gaps > 2 * every) & (steps[following] != checks)]
     if not len(checks):
         return steps, thetas, kept
     steps, thetas = np.concatenate([steps, checks]), np.concatenate([thetas, np.ones(len(checks))])

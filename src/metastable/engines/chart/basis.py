@@ -51,7 +51,7 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: b
     bias = None
     if dyn.position is not None:
         bias = np.asarray(dyn.position.bias(np.arange(n), np.arange(n)))[0]
-    S, S_inv, a, b, partner, condition = _eigenbasis(V)
+    S, S_inv, a, b, partner, condition, _ = _eigenbasis(V)
     if whole if whole is not None else not condition < _WORST_BASIS:
         generator = V if layer is None else _log_matrix(V, layer)
         top = max(0.0, float(np.linalg.eigvals(generator).real.max()))
@@ -81,9 +81,8 @@ def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
 
 def rounding_of_rates(dyn: Dynamics, d: int) -> float:
     """By how many roundings of 1 a rounding of V may move its eigenvalues; inf without a usable eigenbasis."""
-    V = dyn.weights.value_map(d=d)[0]
-    condition = _eigenbasis(V).condition
-    return float(np.linalg.norm(V, 2)) * condition if condition < _WORST_BASIS else np.inf
+    found = _eigenbasis(dyn.weights.value_map(d=d)[0])
+    return found.size * found.condition if found.condition < _WORST_BASIS else np.inf
 
 
 def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
@@ -101,7 +100,7 @@ def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
 
 
 class _Eigenbasis(NamedTuple):
-    """Real S with V = S L S^{-1}, its inverse, eigenvalue parts a and b, partners, and the condition number of S."""
+    """Real S with V = S L S^{-1}, its inverse, eigenvalue parts a and b, partners, the condition number of S, |V|."""
 
     S: np.ndarray
     S_inv: np.ndarray
@@ -109,6 +108,7 @@ class _Eigenbasis(NamedTuple):
     b: np.ndarray
     partner: np.ndarray
     condition: float
+    size: float
 
 
 def _eigenbasis(V: np.ndarray) -> _Eigenbasis:
@@ -120,7 +120,7 @@ def _found_eigenbasis(entries: bytes, d: int) -> _Eigenbasis:
     V = np.frombuffer(entries).reshape(d, d)
     if np.array_equal(V, V.T):
         values, S = np.linalg.eigh(V)
-        return _Eigenbasis(S, S.T, values, np.zeros(d), np.arange(d), 1.0)
+        return _Eigenbasis(S, S.T, values, np.zeros(d), np.arange(d), 1.0, float(np.abs(values).max()))
     values, vectors = np.linalg.eig(V)
     S, a, b, partner = np.zeros((d, d)), values.real.copy(), np.zeros(d), np.arange(d)
     k = 0
@@ -136,7 +136,7 @@ def _found_eigenbasis(entries: bytes, d: int) -> _Eigenbasis:
         k += 2
     condition = float(np.linalg.cond(S))
     S_inv = np.linalg.inv(S) if condition < 1e4 * _WORST_BASIS else np.full_like(S, np.nan)  # of a copy, just beyond
-    return _Eigenbasis(S, S_inv, a, b, partner, condition)
+    return _Eigenbasis(S, S_inv, a, b, partner, condition, float(np.linalg.norm(V, 2)))
 
 
 def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:

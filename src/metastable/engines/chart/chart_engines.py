@@ -19,6 +19,7 @@ from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve.methods import Method
 from metastable.solve.plan import Plan
 
+_COMPARED = 4  # choices of references between two comparisons with the copies
 _SATURATED = -700.0  # score gaps below it carry no weight that a float can hold
 
 
@@ -126,9 +127,15 @@ class JaxChart(Engine):
 
 
 def pace(plan: Plan) -> float:
-    """Copies are compared whenever references are chosen anew."""
-    fastest = max(float(chart.top) for chart in charts(plan))
-    return refer_every(fastest, plan.dt) * plan.dt if not plan.method.adaptive else _shortest(plan)
+    """Copies are compared about once in the time in which the fastest direction grows e-fold.
+
+    They start some 1e-14 apart and part at 1e-6: neither parting nor meeting again can happen in between.
+    """
+    return _COMPARED * _refer_every(plan) * plan.dt if not plan.method.adaptive else _shortest(plan)
+
+
+def _refer_every(plan: Plan) -> int:
+    return refer_every(max(float(chart.top) for chart in charts(plan)), plan.dt)
 
 
 def start(plan: Plan, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -187,7 +194,7 @@ def _fixed(plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tuple[A
     counts, thetas = padded(stops, plan.dtype)
     ends = Stepped(0, 0, 0, 0, None)  # type: ignore[arg-type]
     many = _many(steps.advance_fixed, plan.method, (None, 0, ends, 0, None, None, None, None), (ends, 1))
-    every = round(pace(plan) / plan.dt)
+    every = _refer_every(plan)
     before = Stepped(*(state[name] for name in Stepped._fields))  # type: ignore[arg-type]
     end, (y, refs) = many(
         cast(plan.model, plan.dtype), chart, before, _shakes(plan, group), counts, thetas, plan.number(plan.dt), every
