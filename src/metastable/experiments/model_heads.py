@@ -267,12 +267,13 @@ def _left(data: Data) -> Figure:
         top = float(np.quantile(data["received"], 0.995))
         for k, axis in enumerate(axes):
             values = data["received"][k][:, : len(shown)]
-            axis.imshow(values, cmap=HEAT, vmin=0.0, vmax=top, aspect="auto")
+            drawn = axis.imshow(values, cmap=HEAT, vmin=0.0, vmax=top, aspect="auto")
             axis.set_title(f"layer {int(data['layer'][k])}")
             axis.set_yticks(range(0, len(values), 2))
             last = k + min(3, count) >= count
             axis.set_xticks(range(len(shown)), shown if last else [""] * len(shown), rotation=90, fontsize=4.5)
             axis.set_ylabel("head" if k % min(3, count) == 0 else "")
+        figure.colorbar(drawn, ax=axes, shrink=0.4, label="attention received")
     return figure
 
 
