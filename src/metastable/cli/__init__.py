@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Put measured models, or a model and its controls, side by side on one page.",
     ),
     "hunt": ("metastable.cli.hunt_command:hunt", "Search for a violation of a conjecture, and verify what is found."),
+    "explore": ("metastable.cli.explore_command:explore", "Open the laboratory in the browser."),
     "list": (
         "metastable.cli.list_command:listing",
         "Name what there is: parts, families, methods, observables, plots.",

@@ -136,6 +136,10 @@ class Plot(Table):
     head: Whole | None = setting("Picture", "which attention head, from 0")
     observable: str | None = setting("Picture", "what a series shows [clusters]", table="observables:OBSERVABLES")
     log: bool | None = setting("Picture", "logarithmic colours or axis")
+    log_time: bool | None = setting("Picture", "logarithmic axis of time")
+    centre: str | None = setting("Picture", "the line of an ensemble: median or mean")
+    band: str | None = setting("Picture", "the shade of an ensemble: a share of the runs, std, range or none")
+    size: str | None = setting("Picture", "column, page, slide, a width or width,height in inches")
 
 
 class SweepPlot(Table):

@@ -112,7 +112,8 @@ def _value_matrix(weights: Weights, d: int) -> Array:
 
 
 def _unscale(weights: Weights, t: Array, z: Tokens) -> Tokens:
-    return z @ jax.scipy.linalg.expm(t * _value_matrix(weights, z.shape[-1])).T.astype(z.dtype)
+    grown: Array = jax.scipy.linalg.expm(t * _value_matrix(weights, z.shape[-1]))
+    return z @ grown.T.astype(z.dtype)
 
 
 def _rescaled_tangent(weights: Weights, t: Array, z: Tokens, u: Tokens) -> Tokens:

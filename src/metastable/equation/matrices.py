@@ -27,7 +27,7 @@ def ginibre(d: int, seed: int = 0) -> np.ndarray:
 def goe(d: int, seed: int = 0) -> np.ndarray:
     """Gaussian orthogonal ensemble: symmetric, variance 1 off the diagonal and 2 on it."""
     A = ginibre(d, seed)
-    return (A + A.T) / np.sqrt(2.0)
+    return np.asarray((A + A.T) / np.sqrt(2.0))
 
 
 @door
@@ -63,7 +63,7 @@ def paranormal(d: int, seed: int = 0, multiplicity: int = 2, leading: float = 1.
         B = rng.standard_normal((rest, rest))
         core[multiplicity:, multiplicity:] = 0.5 * leading * B / max(np.abs(np.linalg.eigvals(B)))
     basis = np.eye(d) + 0.3 * rng.standard_normal((d, d)) / np.sqrt(d)  # oblique, and far from singular
-    return basis @ core @ np.linalg.inv(basis)
+    return np.asarray(basis @ core @ np.linalg.inv(basis))
 
 
 @door
@@ -73,7 +73,7 @@ def sparse_symmetric(d: int, seed: int = 0, density: float = 0.1) -> np.ndarray:
     M = np.where(rng.random((_size(d), d)) < density, rng.uniform(-1.0, 1.0, (d, d)), 0.0)
     values, vectors = np.linalg.eigh((M + M.T) / 2.0)
     pushed = np.where(np.abs(values) < 1.0, np.where(values < 0, -1.0, 1.0) * rng.uniform(1.0, 2.0, d), values)
-    return (vectors * pushed) @ vectors.T
+    return np.asarray((vectors * pushed) @ vectors.T)
 
 
 FAMILIES: dict[str, Callable[[int, int], np.ndarray]] = {
@@ -142,10 +142,10 @@ def from_eigenvalues(values: Sequence[complex], basis: str = "diagonal", seed: i
         return core
     if basis == "orthogonal":
         S = orthogonal(d, seed)
-        return S @ core @ S.T
+        return np.asarray(S @ core @ S.T)
     if basis == "random":
         S = np.eye(d) + 0.5 * ginibre(d, seed) / np.sqrt(d)
-        return S @ core @ np.linalg.inv(S)
+        return np.asarray(S @ core @ np.linalg.inv(S))
     raise unknown("basis", basis, ["diagonal", "orthogonal", "random"])
 
 

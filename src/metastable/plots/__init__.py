@@ -13,17 +13,19 @@ from metastable.plots.figure_files import save_cells, save_figure, save_preview
 from metastable.plots.film import animate
 from metastable.plots.histograms import histograms
 from metastable.plots.inline_film import Film, film
+from metastable.plots.overlay import overlay
 from metastable.plots.phase import phase_diagram
 from metastable.plots.polytopes import hull_edges, polytope
 from metastable.plots.series import projections, series
 from metastable.plots.snapshots import snapshots
-from metastable.plots.style import PALETTE, paper
+from metastable.plots.style import PALETTE, SIZES, paper, slides
 from metastable.plots.text_table import table
 from metastable.plots.trajectories import trajectories
 
 __all__ = [
     "PALETTE",
     "PLOTS",
+    "SIZES",
     "Film",
     "Plot",
     "animate",
@@ -35,6 +37,7 @@ __all__ = [
     "histograms",
     "hull_edges",
     "identity_colours",
+    "overlay",
     "paper",
     "phase_diagram",
     "plot",
@@ -44,6 +47,7 @@ __all__ = [
     "save_figure",
     "save_preview",
     "series",
+    "slides",
     "snapshots",
     "table",
     "trajectories",

@@ -167,4 +167,5 @@ def _adaptive(dyn: Dynamics, x: Tokens, times: Array, method: Method, rtol: floa
     zero = jnp.zeros((), x.dtype)
     last = times[-1]
     long = jnp.where(last > 0, last, 1.0)  # a solver needs some time to solve for
-    return stepping.advance_adaptive(dyn, x, zero, long, times, rtol, atol, method).saved
+    saved: Tokens = stepping.advance_adaptive(dyn, x, zero, long, times, rtol, atol, method).saved
+    return saved
