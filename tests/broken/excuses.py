@@ -4,5 +4,5 @@ EXCUSED: dict[tuple[str, str], str] = {
     (
         "single-cluster",
         "equation",
-    ): "its runs are made by engines; the equation only tells slow tokens from stopped ones",
+    ): "engines make its runs; the equation only tells slow tokens from those at rest",
 }
