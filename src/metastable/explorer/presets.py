@@ -103,7 +103,7 @@ PRESETS: tuple[Preset, ...] = (
            {**_CUBE, "method": "layers", "t": 10.0, "dt": 1.0}, ("discrete-time",)),
     Preset("heads", "Several heads", f"{SECOND}, section 6",
            "Four heads with their own Q and K: tokens come to rest at means of leaders; no theorem covers it.",
-           {**_CUBE, "heads": 4, "Q": "psd", "V": "0.25", "t": 10.0}, ("multi-head",)),
+           {**_CUBE, "geometry": "euclidean", "heads": 4, "Q": "psd", "V": "0.25", "t": 6.0}, ("multi-head",)),
     Preset("ginibre", "A random value matrix", f"{SECOND}, sec. 4",
            "Change the seed: about how often is a random V good? The theorem panel answers for each draw.",
            {**_CUBE, "V": "ginibre", "t": 6.0}, ("ginibre",)),
