@@ -9,6 +9,7 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.experiments import (
+    head_eigenvalues,
     model_access,
     model_controls,
     model_dynamics,
@@ -272,10 +273,10 @@ def test_existence_of_a_good_head() -> None:
 
 def test_leading_eigenvalues_make_a_real_matrix() -> None:
     values = np.array([-3.0, 1 + 2j, 1 - 2j, 0.5])
-    assert model_dynamics.leading(values, 3).tolist() == [-3.0, 1 + 2j, 1 - 2j]
-    assert model_dynamics.leading(values, 2).tolist() == [-3.0, 0.5]
+    assert head_eigenvalues.leading(values, 3).tolist() == [-3.0, 1 + 2j, 1 - 2j]
+    assert head_eigenvalues.leading(values, 2).tolist() == [-3.0, 0.5]
     with pytest.raises(InputError, match="top=2"):
-        model_dynamics.leading(values[1:3], 1 + 2)
+        head_eigenvalues.leading(values[1:3], 1 + 2)
 
 
 @pytest.mark.slow

@@ -35,6 +35,9 @@ def hunt(
     exceptions: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     batch: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 64,
     seed: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 0,
+    chains: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 1,
+    jobs: Annotated[int, Parameter(metavar="N", show_default=False, converter=whole)] = 0,
+    cluster: Name = None,
     out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
     json: JSON = False,
 ) -> int:
@@ -71,6 +74,12 @@ def hunt(
         instances simulated together [64]
     seed
         seed of everything random [0]
+    chains
+        independent searches that share the budget and can run side by side [1]
+    jobs
+        worker processes for several chains [0: one after the other]
+    cluster
+        a Dask cluster for several chains: local, or a scheduler's address such as tcp://host:8786
     out
         where to [hunt-WHAT]; the same hunt goes on where it was left
     json
@@ -90,7 +99,7 @@ def hunt(
     folder = out or Path(f"hunt-{what}")
     left = f"Interrupted; finished rounds are in {str(folder)!r}: run the same command again to go on from there"
     with notes(), interruptible(lambda: left), progress_bar() as progress:
-        report = hunt(rules, folder, instances, minutes, progress)
+        report = hunt(rules, folder, instances, minutes, progress, chains, jobs, cluster)
     where = f"Instances and report: {folder} (verify one again with `metastable hunt replay FILE`)."
     answer(json, report.to_dict() | {"out": str(folder)}, [*str(report).splitlines(), where])
     return int(report.violated)

@@ -27,6 +27,7 @@ def reproduce(
     seed: Number = None,
     model: Annotated[str | None, Parameter(metavar="NAME", show_default=False)] = None,
     jobs: Number = None,
+    cluster: Annotated[str | None, Parameter(metavar="NAME", show_default=False)] = None,
     out: Annotated[Path | None, Parameter(metavar="DIR", group="Output", show_default=False)] = None,
     json: JSON = False,
 ) -> int:
@@ -49,6 +50,8 @@ def reproduce(
         another pretrained model for Figs 1, 2, 7 and 10: a zoo name, a folder, a .gguf file or a name on a model hub
     jobs
         worker processes [the number of cores]
+    cluster
+        a Dask cluster instead: local, or a scheduler's address such as tcp://host:8786
     out
         where to [reproduction, reproduction-quick or reproduction-full]
     json
@@ -69,6 +72,7 @@ def reproduce(
             seed=seed,
             model=model,
             jobs=jobs,
+            cluster=cluster,
             out=folder,
             progress=progress,
             homes=HOMES,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from metastable.errors import InputError, unknown
 from metastable.experiments import EXPERIMENTS, model_access
+from metastable.experiments.on_cluster import run_on_cluster
 from metastable.experiments.run_one import PRESETS
 from metastable.experiments.workers import Result, Task, run_all
 from metastable.progress import Progress, Report, silent
@@ -46,6 +47,7 @@ def reproduce(
     seed: int | None = None,
     model: str | None = None,
     jobs: int | None = None,
+    cluster: str | None = None,
     out: str | os.PathLike[str] = "reproduction",
     progress: Report = silent,
     homes: Mapping[str, str] | None = None,
@@ -65,6 +67,8 @@ def reproduce(
         Another model for the experiments on pretrained models: a zoo name, a hub name, a folder or a GGUF file.
     jobs : int, optional
         Worker processes; as many as there are cores by default.
+    cluster : str, optional
+        A Dask cluster instead, "local" or a scheduler's address; its workers must see the folder ``out``.
     out : path
         Folder of the records and of the gallery (index.html). What an earlier call with the same settings finished is
         not done again.
@@ -95,7 +99,10 @@ def reproduce(
             reopen(folder)  # there may be more experiments to add
         missing = _missing([name for name in chosen if not (folder / name / DONE).exists()], model, progress)
         tasks = [Task(name, table[name], folder / name, preset, overrides) for name in chosen if name not in missing]
-        results = run_all(tasks, workers, progress)
+        if cluster is not None:
+            results = run_on_cluster(tasks, cluster, jobs or 0, progress)
+        else:
+            results = run_all(tasks, workers, progress)
         missing |= _unmeasured(results)
         results = {name: result for name, result in results.items() if name not in missing}
         with disk_errors(folder, resumable=True):

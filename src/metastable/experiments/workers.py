@@ -27,6 +27,7 @@ from metastable.experiments.run_one import run_into
 from metastable.progress import Progress, Report
 from metastable.report.experiment_record import Record, read
 from metastable.store.folder import DONE, note_crash, reopen
+from metastable.sweep.worker_pool import follow_parent, shared_cores
 from metastable.theory.verdicts import STATUSES
 
 _TRIES = 2  # of an experiment whose worker dies
@@ -73,7 +74,7 @@ def run_all(tasks: Sequence[Task], workers: int, report: Report) -> dict[str, Re
     results: dict[str, Result] = {}
     waiting: deque[Task] = deque()
     for task in tasks:
-        if (found := _finished(task)) is not None:
+        if (found := finished_task(task)) is not None:
             results[task.name] = found
             report(Progress(task.name, 1.0, summary(found), over=True))
         else:
@@ -111,7 +112,7 @@ def _task_of(worker: _Worker) -> Task:
     return worker.task
 
 
-def _finished(task: Task) -> Result | None:
+def finished_task(task: Task) -> Result | None:
     """A finished experiment; one whose files can no longer be read counts as unfinished."""
     if not (task.folder / DONE).exists():
         return None
@@ -175,7 +176,7 @@ def _started(count: int, sharing: int) -> Iterator[list[_Worker]]:
 def _start(sharing: int) -> _Worker:
     context = multiprocessing.get_context("spawn")  # threads of JAX and BLAS do not survive a fork
     ours, theirs = context.Pipe()
-    with _environment(max(1, (os.cpu_count() or 1) // sharing)):
+    with shared_cores(max(1, (os.cpu_count() or 1) // sharing)):
         process = context.Process(target=_serve, args=(theirs,), daemon=True, name="metastable-worker")
         process.start()
     theirs.close()
@@ -189,44 +190,23 @@ def _replaced(worker: _Worker, sharing: int) -> _Worker:
     return _start(sharing)
 
 
-@contextmanager
-def _environment(threads: int) -> Iterator[None]:
-    """Cores shared out among workers: every library that starts threads reads its number from here."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "METASTABLE_THREADS", "NPROC")
-    ours = {name: str(threads) for name in names if name not in os.environ}
-    if threads == 1 and "XLA_FLAGS" not in os.environ:
-        ours["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name in ours:
-            del os.environ[name]
-
-
 # --- the worker's side --------------------------------------------------------------------------------------------
 
 
 def _serve(pipe: Any) -> None:
     """Run the tasks that come through the pipe until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    threading.Thread(target=_follow_parent, daemon=True).start()
+    threading.Thread(target=follow_parent, daemon=True).start()
     while True:
         try:
             task = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(_one(task, lambda share, text: pipe.send((share, text))))
+        pipe.send(run_task(task, lambda share, text: pipe.send((share, text))))
 
 
-def _follow_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _one(task: Task, report: Callable[[float, str], None]) -> Result:
+def run_task(task: Task, report: Callable[[float, str], None]) -> Result:
+    """One experiment, brought to its end in this process."""
     try:
         experiment = _loaded(task)
         with warnings.catch_warnings():  # what rounding did to a run is part of its verdict

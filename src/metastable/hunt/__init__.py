@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
+from metastable.hunt.chains import run_chains
 from metastable.hunt.claims import CLAIMS
 from metastable.hunt.hunt_page import HuntReport, make_report
 from metastable.hunt.instances import facts, read
@@ -26,6 +27,9 @@ def hunt(
     instances: int | None = None,
     minutes: float | None = None,
     progress: Report = silent,
+    chains: int = 1,
+    jobs: int = 0,
+    cluster: str | None = None,
 ) -> HuntReport:
     """Hunt until a number of random instances, or of minutes, is reached.
 
@@ -39,6 +43,11 @@ def hunt(
         The budget, whichever is reached first (256 instances without any). Time counts in whole rounds.
     progress : function
         Called with a `metastable.progress.Progress` after every round.
+    chains : int
+        Independent searches that share the budget: each climbs from its own instances, and they can run side by side.
+        What is found depends on their number and not on where they run.
+    jobs, cluster
+        Worker processes, or a Dask cluster ("local" or an address), for more than one chain.
 
     Examples
     --------
@@ -53,11 +62,19 @@ def hunt(
         raise InputError(f"A hunt needs at least one instance, not {instances}.")
     if minutes is not None and not minutes > 0.0:
         raise InputError(f"A hunt needs a positive number of minutes, not {minutes:g}.")
+    if chains < 1 or (chains == 1 and (jobs > 1 or cluster is not None)):
+        raise InputError(
+            f"A hunt of {chains} chains has nothing to share out; give chains=8, say, for several workers."
+        )
     folder = Path(out)
-    with claim(folder, settled_by("hunt", rules.to_dict())) as status:
+    settings = rules.to_dict() | ({"chains": chains} if chains > 1 else {})
+    with claim(folder, settled_by("hunt", settings)) as status:
         if status == "finished":
             reopen(folder)  # the budget may be larger; rounds on disk are not run again
-        rounds, seconds = run_rounds(rules, folder, instances, minutes, progress)
+        if chains == 1:
+            rounds, seconds = run_rounds(rules, folder, instances, minutes, progress)
+        else:
+            rounds, seconds = run_chains(rules, folder, instances, minutes, progress, chains, jobs, cluster)
         report = make_report(rules, rounds, seconds, folder)
         finish(folder, "hunt", {"instances": report.instances, "rounds": report.rounds, "seconds": round(seconds, 1)})
     return report
