@@ -15,7 +15,8 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
-from metastable.experiments.second_token import angle_between, judge_second
+from metastable.experiments.second_token import angle_to_first
+from metastable.experiments.second_token_angle import judge_second
 from metastable.initial import sphere
 from metastable.observables import cluster_labels
 from metastable.plots import series, snapshots
@@ -77,7 +78,7 @@ def run(params: Params, work: Work) -> Data:
             "caps": caps,  # (b, R, T, 2)
             "cap_angle": angle,  # (b, R, T)
             "angle": _between_clusters(x[:, :, seen]),  # (b, R, s)
-            "second": angle_between(x[:, 0]),  # (b, T), V = -I
+            "second": angle_to_first(x[:, 0]),  # (b, T), V = -I
             "shown": x[:1] if first == 0 else x[:0],
         }
 

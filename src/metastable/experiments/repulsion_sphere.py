@@ -18,7 +18,8 @@ from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.experiments.cloud_motion import nearest_angles, rotation
 from metastable.experiments.negative_values import READINGS
-from metastable.experiments.second_token import angle_between, judge_second
+from metastable.experiments.second_token import angle_to_first
+from metastable.experiments.second_token_angle import judge_second
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
@@ -83,7 +84,7 @@ def run(params: Params, work: Work) -> Data:
             parts["size"].append(sizes_of(cluster_labels(x, LINK)))
             parts["nearest"].append(nearest_angles(x).mean(axis=-1))
             parts["shown"].append(whole[: int(first == 0)])
-            parts["second"].append(angle_between(x))
+            parts["second"].append(angle_to_first(x))
         return {name: np.stack(values, axis=1) for name, values in parts.items()}  # (b, readings, ...)
 
     data = work.parts("runs", params.instances, min(CHUNK, params.instances), chunk)

@@ -16,7 +16,7 @@ import numpy as np
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments import sink_pictures, sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
-from metastable.experiments.second_token import judge_second
+from metastable.experiments.second_token_angle import judge_second
 from metastable.experiments.sink_runs import BINS, LINEAR, SCORES, VALUES, attention, matrices, measured, tokens
 from metastable.initial import sphere
 from metastable.observables import sink_baseline
