@@ -29,6 +29,7 @@ _PUBLIC = {
     "Geometry": "equation.geometry",
     "observe_many": "solve.observe",
     "load": "trajectory",
+    "compare": "solve.two_runs",
     "check": "theory.checking",
 }
 # public name -> the module that it is

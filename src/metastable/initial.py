@@ -11,11 +11,12 @@ import numpy as np
 from scipy.special import betainc, betaincinv
 
 from metastable.equation.weights import from_file
-from metastable.errors import InputError
+from metastable.errors import InputError, door
 
 Seed = int | Sequence[int]
 
 
+@door
 def sphere(n: int, d: int, seed: Seed = 0, runs: int | None = None) -> np.ndarray:
     """Uniform on the unit sphere S^{d-1}.
 
@@ -25,6 +26,7 @@ def sphere(n: int, d: int, seed: Seed = 0, runs: int | None = None) -> np.ndarra
     return _draw(lambda rng: _unit(rng.standard_normal((n, d))), n, d, seed, runs)
 
 
+@door
 def cap(n: int, d: int, angle: float = np.pi / 3, seed: Seed = 0, runs: int | None = None) -> np.ndarray:
     """Uniform on the cap of the sphere within ``angle`` of the first axis (an open hemisphere for angle < pi/2)."""
     if not 0.0 < angle <= np.pi:
@@ -58,16 +60,19 @@ def _polar_angles(u: np.ndarray, d: int, angle: float) -> np.ndarray:
     return np.asarray(np.where(p <= 0.5, low, np.pi - low))
 
 
+@door
 def cube(n: int, d: int, side: float = 5.0, seed: Seed = 0, runs: int | None = None) -> np.ndarray:
     """Uniform on [-side, side]^d: the second paper's start, with side 5."""
     return _draw(lambda rng: rng.uniform(-_positive("side", side), side, (n, d)), n, d, seed, runs)
 
 
+@door
 def gaussian(n: int, d: int, scale: float = 1.0, seed: Seed = 0, runs: int | None = None) -> np.ndarray:
     """Independent normal coordinates with standard deviation ``scale``."""
     return _draw(lambda rng: _positive("scale", scale) * rng.standard_normal((n, d)), n, d, seed, runs)
 
 
+@door
 def equiangular(n: int, d: int | None = None, gamma: float = 0.0) -> np.ndarray:
     """Unit tokens with every pairwise inner product equal to ``gamma`` (d >= n, or n - 1 at the least gamma).
 
@@ -90,6 +95,7 @@ def equiangular(n: int, d: int | None = None, gamma: float = 0.0) -> np.ndarray:
     return out
 
 
+@door
 def clusters(
     n: int, d: int, count: int = 3, spread: float = 0.05, seed: Seed = 0, runs: int | None = None
 ) -> np.ndarray:
@@ -104,6 +110,7 @@ def clusters(
     return _draw(draw, n, d, seed, runs)
 
 
+@door
 def tokens_from_file(path: str | Path) -> np.ndarray:
     """Tokens (n, d) from a .npy or .csv file, one token per row; .npy may hold an ensemble (..., n, d)."""
     x = from_file(path)

@@ -4,6 +4,7 @@ Work reports `Progress` objects to a function it is given and knows nothing of t
 function for the command line. Everything goes to stderr.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,11 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+def is_quiet() -> bool:
+    """Whether progress and summaries are unwanted: `--quiet`, or METASTABLE_QUIET."""
+    return os.environ.get("METASTABLE_QUIET", "") not in ("", "0")
+
+
 def duration(seconds: float) -> str:
     """A time as one reads it.
 
@@ -54,7 +60,9 @@ def progress_bar(count: int | None = None) -> Iterator[Report]:
     another, and its bar takes the place of the last. Where there is no terminal, a line is written at most every ten
     seconds. In both cases the result of a task that is over stays as a line.
     """
-    if sys.stderr.isatty():
+    if is_quiet():
+        yield silent
+    elif sys.stderr.isatty():
         with _bars(count) as report:
             yield report
     else:

@@ -1,23 +1,31 @@
 """Trajectory: what a run returns, and the same type for the layers of a pretrained model."""
 
-import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from metastable.engines.chart import state as chart_state
 from metastable.engines.chart.basis import Chart, chart_of
 from metastable.equation.dynamics import Dynamics
-from metastable.errors import InputError, unknown
-from metastable.solve.plan import with_numbers
+from metastable.equation.html_cards import card, token_picture
+from metastable.equation.short_forms import dynamics_line
+from metastable.errors import InputError, door
+from metastable.solve.plan import Ending, with_numbers
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+    from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Trajectory:
     """Tokens through time.
+
+    ``run[3:10]`` and ``run[-1]`` are the run at some of its saved times; ``run.at(t)`` is the run at any time.
 
     Attributes
     ----------
@@ -53,9 +61,52 @@ class Trajectory:
     chart: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     kept_attention: np.ndarray | None = field(default=None, repr=False)
     missing: tuple[str, ...] = ()
+    ending: Ending | None = None
+
+    def __repr__(self) -> str:
+        dynamics = "measured in a model" if self.dynamics is None else dynamics_line(self.dynamics).partition(";")[0]
+        return f"Trajectory({self._size()}; {dynamics}; {self._trust()})"
+
+    def _repr_html_(self) -> str:
+        made = self.provenance
+        facts = [("tokens", self._size())]
+        facts += [("equation", dynamics_line(self.dynamics))] if self.dynamics is not None else []
+        facts += [("status", f"{self.status}: {self.message}" if self.message else self.status)]
+        facts += [("certified", self._trust().partition(", ")[2])]
+        facts += [("made by", ", ".join(f"{k} {made[k]}" for k in ("method", "dt", "engine", "seed") if k in made))]
+        if not len(self):
+            return card("Trajectory", facts)
+        last = self.x[-1].reshape(-1, *self.x.shape[-2:])[0]
+        sphere = self.dynamics is not None and self.dynamics.geometry.fixed_norm
+        return card("Trajectory", facts, token_picture(last, sphere, f"tokens at t = {self.t[-1]:g}"))
+
+    def _size(self) -> str:
+        n, d = self.x.shape[-2:]
+        runs = f"{' x '.join(map(str, self.runs))} runs of " if self.runs else ""
+        clock = "layers" if self.provenance.get("discrete") else "times"
+        span = f", {clock} {self.t[0]:g} to {self.t[-1]:g} ({len(self)} saved)" if len(self) else ", nothing saved"
+        return f"{runs}{n} tokens in d = {d}{span}"
+
+    def _trust(self) -> str:
+        known = "nothing certified" if self.valid_until is None else f"certified to t = {self.valid_until:g}"
+        return f"{self.status}, {known}"
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def __getitem__(self, index: "int | slice | Sequence[int] | np.ndarray") -> "Trajectory":
+        """The run at some of its saved times, by their places."""
+        try:
+            kept = np.atleast_1d(np.arange(len(self))[index])
+        except (IndexError, TypeError) as error:
+            raise InputError(f"A run has saved times 0 to {len(self) - 1}, so there is no run[{index!r}].") from error
+        if (np.diff(kept) <= 0).any():
+            raise InputError("Saved times must stay in order; a run cannot be turned around or repeat itself.")
+        chart = None if self.chart is None else (self.chart[0][kept], self.chart[1][kept])
+        held = None if self.kept_attention is None else self.kept_attention[kept]
+        whole = len(kept) == len(self)
+        ending = self.ending if whole else None
+        return replace(self, t=self.t[kept], x=self.x[kept], chart=chart, kept_attention=held, ending=ending)
 
     @property
     def runs(self) -> tuple[int, ...]:
@@ -118,70 +169,129 @@ class Trajectory:
         beta = np.broadcast_to(np.asarray(dynamics.beta), self.runs)[run]
         return chart_of(with_numbers(dynamics, beta=float(beta)), self.x.shape[-1], self.x.shape[-2], layer)
 
-    def observe(self, name: Any, **options: Any) -> Any:
-        """A named observable, or a function of the run, at every saved time: an ``xarray.DataArray``, first axis time.
+    # --- more of it -------------------------------------------------------------------------------------------------
 
-        ``metastable list observables`` names them; options are those of the observable's function.
+    def at(self, t: Any) -> "Trajectory":
+        """The run at any time within it, or at several: the method's own dense output, never the nearest save.
+
+        Saved times come back as they are. Fixed steps are read off the cubic of the step around ``t``; adaptive,
+        rescaled and noisy runs are made again with these saves, which changes nothing else.
+
+        >>> import metastable as ms
+        >>> run = ms.simulate(ms.Dynamics(), ms.initial.sphere(6, 3), t=2.0, save=3)
+        >>> run.at(0.73).x.shape, run.at([0.1, 2.0]).t.tolist()
+        ((1, 6, 3), [0.1, 2.0])
+        """
+        from metastable.solve.continuing import at
+
+        return door(at)(self, t)
+
+    def extend(self, t: float, save: Any = None) -> "Trajectory":
+        """The whole run carried on to a later time: the same digits as a run that was made that long at once.
+
+        Adaptive methods choose their steps anew from here on, within their tolerance. ``save`` is a number of later
+        times or the times themselves; by default they are as far apart as the last two.
+
+        >>> import metastable as ms
+        >>> run = ms.simulate(ms.Dynamics(), ms.initial.sphere(6, 3), t=2.0, save=3)
+        >>> longer = run.extend(t=4.0)
+        >>> longer.t.tolist(), bool((longer.x[:3] == run.x).all())
+        ([0.0, 1.0, 2.0, 3.0, 4.0], True)
+        """
+        from metastable.solve.continuing import extend
+
+        return door(extend)(self, t, save)
+
+    # --- numbers and tables -----------------------------------------------------------------------------------------
+
+    def observe(self, name: Any, **options: Any) -> Any:
+        """An observable at every saved time, as an ``xarray.DataArray`` with first axis time.
+
+        ``name`` is a name of ``metastable list observables`` (options are those of its function), a function of the run
+        that returns an array with one entry for every saved time, or several: a list of names, or a dict from names of
+        one's own to names and functions, which give an ``xarray.Dataset``. Units, words for axes and the run's
+        parameters come with it.
+
+        >>> import numpy as np, metastable as ms
+        >>> run = ms.simulate(ms.Dynamics(beta=4.0), ms.initial.sphere(6, 3), t=1.0, save=3)
+        >>> data = run.observe({"count": "clusters", "height": lambda run: run.x[..., 2].max(-1)})
+        >>> sorted(data.data_vars), data.height.dims, float(data.beta)
+        (['count', 'height'], ('time',), 4.0)
         """
         from metastable import observables
 
         return observables.observe(self, name, **options)
 
-    def to_xarray(self) -> Any:
-        """Times, tokens and provenance as an ``xarray.Dataset``."""
-        import xarray
+    def parameters(self) -> dict[str, Any]:
+        """What the run was made with, name to number or word: n, d, beta, parts, method, seed, ..."""
+        made = {k: self.provenance[k] for k in ("method", "dt", "seed") if self.provenance.get(k) is not None}
+        found: dict[str, Any] = {"n": self.x.shape[-2], "d": self.x.shape[-1]}
+        if self.dynamics is not None:
+            found |= {"beta": self.dynamics.beta, "noise": self.dynamics.noise, "heads": self.dynamics.weights.heads}
+            found |= {k: getattr(self.dynamics, k).name for k in ("normalise", "mask", "geometry", "score")}
+        return found | made
 
-        runs = [f"run{k}" for k in range(len(self.runs))]
-        arrays: dict[str, Any] = {"x": (("time", *runs, "token", "coordinate"), self.x)}
-        if self.chart is not None:
-            arrays["chart_y"] = (("time", *runs, "token", "direction"), self.chart[0])
-            arrays["chart_refs"] = (("time", *runs, "token"), self.chart[1])
-        if self.kept_attention is not None:
-            arrays["attention"] = (("time", *runs, "head", "query", "key"), self.kept_attention)
-        made = {name: value for name, value in self.provenance.items() if isinstance(value, (str, int, float, bool))}
-        attrs = {"status": self.status, "message": self.message, **made}
-        if self.valid_until is not None:
-            attrs["valid_until"] = self.valid_until
-        return xarray.Dataset(arrays, coords={"time": self.t}, attrs=attrs)
+    def to_xarray(self) -> "xarray.Dataset":
+        """Times, tokens, parameters and provenance as an ``xarray.Dataset``."""
+        from metastable.store.tables import dataset
+
+        return dataset(self)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """A row for every time, run and token, a column for every coordinate; provenance in ``frame.attrs``."""
+        from metastable.store.tables import frame
+
+        return frame(self)
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write `to_pandas` as a .csv file, under lines of provenance: ``pandas.read_csv(path, comment="#")``."""
+        from metastable.store.tables import write_csv
+
+        return door(write_csv)(self, path)
 
     def save(self, path: str | Path) -> Path:
         """Write a record folder; an existing one is never overwritten."""
         from metastable.store import save
 
-        return save(self, path)
+        return door(save)(self, path)
 
-    def plot(self, path: str | Path | None = None, kind: str = "snapshots", **options: Any) -> Any:
+    # --- pictures ---------------------------------------------------------------------------------------------------
+
+    def plot(self, path: str | Path | None = None, kind: str = "snapshots", **options: Any) -> "Figure":
         """Draw the run (see `metastable.plots.PLOTS`); with a path also write PNG, PDF or SVG."""
         from metastable import plots
 
-        known = [name for name in inspect.signature(plots.plot).parameters if name not in ("trajectory", "kind")]
-        for name in options:
-            if name not in known:
-                raise unknown("option of plot", name, known)
         figure = plots.plot(self, kind=kind, **options)
         if path is not None:
             plots.save_figure(figure, path)
         return figure
 
     def animate(self, path: str | Path, **options: Any) -> Path:
-        """Write the run as an MP4 or GIF."""
+        """Write the run as an MP4 or GIF; options are those of `metastable.plots.animate`."""
         from metastable import plots
 
         return plots.animate(self, path, **options)
+
+    def film(self, **options: Any) -> Any:
+        """The run as a film that plays in a notebook (`metastable.plots.film`); options are those of `animate`."""
+        from metastable.plots.inline_film import film
+
+        return door(film)(self, **options)
 
     def view(self, **options: Any) -> Any:
         """Play the run in a notebook (see `metastable.explorer.view`)."""
         from metastable import explorer
 
-        return explorer.view(self, **options)
+        return door(explorer.view)(self, **options)
 
     def export(self, path: str | Path, **options: Any) -> Path:
         """Write the run as one HTML file that plays without a server (see `metastable.explorer.export`)."""
         from metastable import explorer
 
-        return explorer.export(self, path, **options)
+        return door(explorer.export)(self, path, **options)
 
 
+@door
 def load(path: str | Path, partial: bool = False, dynamics: Dynamics | None = None) -> Trajectory:
     """Read a record folder written by ``Trajectory.save`` or the command line.
 

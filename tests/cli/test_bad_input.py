@@ -56,7 +56,7 @@ FLAGS: dict[str, tuple[list[object], list[str]]] = {
     "huge seed": (["--seed", 2**70], ["seed must be a whole number"]),
     "noise with rk4": (["--noise", 0.1], ["method='euler'"]),
     "negative noise": (["--noise", -1, "--method", "euler"], ["noise must be"]),
-    "sinkhorn and causal": (["--normalise", "sinkhorn"], ["sinkhorn needs mask='full'"]),
+    "sinkhorn and causal": (["--normalise", "sinkhorn", "--mask", "causal"], ["sinkhorn needs mask='full'"]),
     "rescaled heads": (["--geometry", "rescaled", "--heads", 2], ["one head"]),
     "unknown stop": (["--until", "bored"], ["until must be 'steady'"]),
     "unknown dtype": (["--dtype", "float16"], ["did you mean"]),

@@ -24,13 +24,13 @@ def test_default_run(metastable: Metastable, tmp_path: Path) -> None:
     assert answer.code == 0
     assert answer.err == ""
     lines = answer.out.splitlines()
-    assert lines[0].startswith("64 tokens on S^2, causal attention, beta = 9, rk4, dt = 0.1: reached t = 15. It took")
+    assert lines[0].startswith("64 tokens on S^2, full attention, beta = 1, rk4, dt = 0.1: reached t = 15. It took")
     assert lines[1].startswith("Clusters: ")
     names = {path.name for path in (tmp_path / "first").iterdir()}
     assert names == {"config.toml", "provenance.json", "data.zarr", "done", "figure.png", "film.mp4"}
     run = ms.load(tmp_path / "first")
     assert run.x.shape == (151, 64, 3)
-    same = ms.simulate(ms.Dynamics(beta=9.0, mask="causal"), ms.initial.sphere(64, 3), t=15.0)
+    same = ms.simulate(ms.Dynamics(), ms.initial.sphere(64, 3))  # the same defaults from both sides
     np.testing.assert_allclose(run.x, same.x, atol=1e-12)
     assert (tmp_path / "first" / "film.mp4").stat().st_size > 10_000
 
@@ -57,7 +57,7 @@ def test_a_second_time(metastable: Metastable, tmp_path: Path) -> None:
     answer = metastable("simulate", *SMALL, "--out", "run", "--no-pictures")
     assert answer.code == 0
     assert answer.out.startswith("The record in run is already complete: nothing was computed or changed.")
-    metastable("simulate", *SMALL, "--beta", 2, "--out", "run").refused("another run (beta is 9.0 there and 2.0 here)")
+    metastable("simulate", *SMALL, "--beta", 2, "--out", "run").refused("another run (beta is 1.0 there and 2.0 here)")
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
 
 

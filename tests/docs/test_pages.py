@@ -1,11 +1,11 @@
-"""The Python of README.md, docs/usage.md and docs/flow.md runs as printed."""
+"""The Python of README.md and of the pages of docs/ that show some runs as printed."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.docs.test_extending import run_blocks
+from tests.docs.test_extending import run_blocks, sections
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```(python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -16,6 +16,7 @@ _BLOCK = re.compile(r"^```(python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     "page",
     [
         "docs/usage.md",
+        pytest.param("docs/figures.md", marks=pytest.mark.slow),
         pytest.param("docs/flow.md", marks=pytest.mark.slow),
         pytest.param("README.md", marks=pytest.mark.slow),
     ],
@@ -23,6 +24,27 @@ _BLOCK = re.compile(r"^```(python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_blocks(_BLOCK.findall((ROOT / page).read_text()), tmp_path, {"__name__": "example"})
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_models_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python and commands in the order of the page, each corpus cut to two short texts."""
+    for name in ("torch", "transformers"):
+        pytest.importorskip(name)
+    from metastable.models import study_settings
+
+    whole = study_settings.texts
+    monkeypatch.setattr(study_settings, "texts", lambda name, limit: (text[:120] for text in whole(name, 2)))
+    monkeypatch.chdir(tmp_path)
+    blocks = sections("models.md")
+    assert set(blocks) == {"# Measuring real models", "Without PyTorch", "Controls", "In the simulator", "From Python"}
+    for title in blocks:
+        run_blocks(blocks[title], tmp_path, {"__name__": "example"})
+    for made in ("model-minilm/report.html", "compare-reactions-albert-reactions-bert/compare.html", "out/minilm/done"):
+        assert (tmp_path / made).exists(), made
+    assert (tmp_path / "cosines.pdf").stat().st_size > 1000
+    assert (tmp_path / "depth.gif").stat().st_size > 1000
 
 
 def test_commands_that_others_grep() -> None:

@@ -15,6 +15,7 @@ from metastable.experiments import (
     neighbour_checks,
     plain_formulas,
     rank_collapse,
+    rank_collapse_verdicts,
     rank_one,
 )
 from metastable.experiments.base import Experiment, SelfCheckError, Work, self_check
@@ -64,7 +65,7 @@ def test_self_checks_agree_and_notice_a_difference(name: str, monkeypatch: pytes
 
 def test_rank_collapse_tells_a_wrong_beta_and_a_lost_value_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     params = rank_collapse.Params(instances=24, n=8, d=4, strengths=(0.0,), layers=1)
-    right = rank_collapse._cubic_law(params, rank_collapse.run(params, Work()))
+    right = rank_collapse_verdicts._cubic_law(params, rank_collapse.run(params, Work()))
     assert right.status == "holds"
     real = rank_collapse.instance
 
@@ -75,12 +76,12 @@ def test_rank_collapse_tells_a_wrong_beta_and_a_lost_value_matrix(monkeypatch: p
     law = rank_collapse.cubic
     monkeypatch.setattr(rank_collapse, "instance", halved)
     monkeypatch.setattr(rank_collapse, "cubic", lambda m, x: law(replace(m, beta=2 * m.beta), x))
-    assert rank_collapse._cubic_law(params, rank_collapse.run(params, Work())).status == "fails"
+    assert rank_collapse_verdicts._cubic_law(params, rank_collapse.run(params, Work())).status == "fails"
     monkeypatch.setattr(rank_collapse, "instance", real)
     monkeypatch.setattr(
         rank_collapse, "cubic", lambda m, x: law(replace(m, weights=Weights(m.weights.Q, m.weights.K, np.eye(4))), x)
     )
-    assert rank_collapse._cubic_law(params, rank_collapse.run(params, Work())).status == "fails"
+    assert rank_collapse_verdicts._cubic_law(params, rank_collapse.run(params, Work())).status == "fails"
 
 
 def test_distances_from_one_point_and_from_rank_one() -> None:

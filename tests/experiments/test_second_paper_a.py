@@ -62,7 +62,8 @@ def test_quick_run_is_drawn(name: str) -> None:
     figures = e.draw(params, data)
     assert figures
     assert all(figure.axes for figure in figures.values())
-    for run in (e.films(params, data) if e.films else {}).values():
+    for shown in (e.films(params, data) if e.films else {}).values():
+        run = shown["tokens"] if isinstance(shown, dict) else shown
         assert len(run.t) == len(run.x) > 20
 
 
@@ -120,7 +121,7 @@ def test_polytope_of_negative_values_fails() -> None:
     """V = -I spreads rescaled tokens: the hull grows, and the same measurement finds no polytope."""
     _, params, data = quick("polytope")
     cases = [polytope.triple(params, i) for i in range(params.instances)]
-    runs = parts._runs(cases, [-1.0] * len(cases), parts.HORIZON, "rk4", params.chunk)
+    runs = parts.runs_of(cases, [-1.0] * len(cases), parts.HORIZON, "rk4", params.chunk)
     growth = np.array([polytope._measure(case, run)["growth"] for case, run in zip(cases, runs)])
     assert (growth > 1.0).all()
     verdict = polytope.judge(params, data | {"growth": growth})[3]

@@ -178,6 +178,51 @@ def test_the_bare_system_with_and_without_each_part(climbs):
         np.testing.assert_array_equal(parts[name].sel(side=SIDES[0], part="MLP"), data[name].sel(rung=3))
 
 
+@pytest.mark.parametrize("name", ["gpt2", "bert", pytest.param("gemma2", marks=pytest.mark.slow)])
+def test_the_bare_system_with_its_mlp_adds_it_beside_attention(models, name):
+    """y + attention(y) + MLP(r y)/r, both of the same particle, whatever the model's own order and norms of outputs."""
+    import torch
+
+    from metastable.models import load
+    from metastable.models.moving_systems import Switches, System, climb
+    from metastable.models.sphere_rungs import Length
+    from tests.models import tiny_models
+
+    model = load(tiny_models.build(name).double(), dtype="float64") if name == "gemma2" else models[name]
+    start, r = np.random.default_rng(0).normal(size=(1, 6, 16)), 3.0
+    one = Switches(np.eye(model.heads)[1], biases=0.0, positions=0.0)
+    systems = {kind: System(kind, one, start) for kind in ("sphere", "sphere with MLP")}
+    (before, _), after = (list(x.values()) for x in climb(model, systems, 1, [Length(r, 2.5)] * 2))
+    y = np.asarray(before[0])
+    x = torch.tensor(r * y)
+    with torch.no_grad():
+        if name == "gpt2":
+            layer = model.stack.h[0]
+            fed = layer.mlp(layer.ln_2(x))
+        elif name == "bert":
+            layer = model.stack.encoder.layer[0]
+            fed = layer.output.dense(layer.intermediate(x))
+        else:
+            layer = model.stack.layers[0]
+            fed = layer.post_feedforward_layernorm(layer.mlp(layer.pre_feedforward_layernorm(x)))
+    pulled = attended(model, one, y, r)
+    for got, moved in zip(after, (y + pulled, y + pulled + fed.numpy() / r)):
+        np.testing.assert_allclose(got[0], moved / np.linalg.norm(moved, axis=1, keepdims=True), atol=1e-6)
+
+
+def attended(model, switches, y, r):
+    """What attention adds to particles y of length r in layer 0, by the maps of one head."""
+    from metastable.models.moving_systems import _layer, _switched
+    from metastable.models.sphere_rungs import Length
+
+    made = _layer(model, 0, len(y), Length(r, 2.5), {("sphere", np.dtype("float64"))})
+    now = _switched(made["sphere", np.dtype("float64")], switches)
+    A, w = np.asarray(now.attention(0.0, y)), now.weights
+    values = np.einsum("hvd,jd->hjv", w.V, y)
+    out = np.einsum("hij,hjv,hdv->id", A, values, w.O)
+    return out if now.block is None else np.asarray(now.block.attention_out(out))
+
+
 def test_effects(climbs):
     parts = climbs("gpt2").parts
     found = effects(parts)

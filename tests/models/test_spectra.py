@@ -139,7 +139,17 @@ def test_real_albert(reactions):
 
 @pytest.mark.slow
 @pytest.mark.network
-@pytest.mark.parametrize(("name", "good"), [("title-t5", 7), ("smollm2", 53)])
-def test_good_triples_with_folded_gains(name, good):
-    """Counted apart from this package's spectra; with the gains left out they are 8 and 57."""
-    assert len(spectra(name, top=0).good_heads) == good
+@pytest.mark.parametrize(("name", "good", "least", "most"), [("title-t5", 7, 0.99, 1.11), ("smollm2", 53, 0.33, 1.70)])
+def test_good_triples_and_beta_with_folded_gains(name, good, least, most):
+    """Counted apart from this package's spectra; with the gains left out 8 and 57 triples are good. The beta of the
+    stored Q and K, for tokens as long as the norm with its gain makes them, is .33 to 1.70 times the folded one."""
+    found = spectra(name, top=0)
+    assert len(found.good_heads) == good
+    ratios = []
+    for layer, betas in zip(found.data.layer.values, found.data["beta_model"].values):
+        block = found.model.block(layer)
+        length = (block.attention_norm.gain**2).mean()
+        for Q, K, beta in zip(block.Q, block.K, betas):
+            form = block.scale * (Q.T @ K + K.T @ Q) / 2.0
+            ratios.append(np.sqrt(Q.shape[1]) * np.linalg.norm(form) * length / beta)
+    np.testing.assert_allclose([min(ratios), max(ratios)], [least, most], atol=0.005)

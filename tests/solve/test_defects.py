@@ -7,6 +7,7 @@ import sys
 import time
 import warnings
 
+import gmpy2
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -150,6 +151,28 @@ def test_3_where_one_number_decides_there_are_two_copies():
         V, x = nearly_dependent(apart)
         plan, _ = make_plan(ms.Dynamics(ms.Weights(V=V), geometry="rescaled"), x, t=30.0)
         assert with_copies(plan).runs == 1 + copies
+
+
+def long_tails(scores, seen):
+    """1/(1 + (max - s)^2), normalised: attention that saturates like a power, not like an exponential."""
+    s = scores if seen is None else jnp.where(seen, scores, -jnp.inf)
+    w = 1.0 / (1.0 + (s.max(axis=-1, keepdims=True) - s) ** 2)
+    return w / w.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.slow
+def test_3_copies_cut_deep_scores_elsewhere():
+    """Score gaps are cut at 1e4 in the chart; where rows decay slowly that is seen, and the certificate ends."""
+    part = ms.Normalisation(long_tails, "tails", shift_invariant=True, stochastic=True, by_rows=True)
+    dyn = ms.Dynamics(ms.Weights(V=np.diag([1.0, 0.5])), normalise=part, geometry="rescaled")
+    x, times = np.random.default_rng(0).uniform(-1, 1, (4, 2)), np.arange(0.0, 601.0, 60.0)
+    A = many_digits.exact(np.eye(2))
+    with gmpy2.context(gmpy2.get_context(), precision=2600):
+        system = many_digits.Rescaled(many_digits.exact(np.diag([1.0, 0.5])), A, many_digits.cauchy)
+        truth = many_digits.fixed(system, many_digits.exact(x), times, 0.5, many_digits.EULER, 2600)
+    run, told = quietly(dyn, x, t=600.0, dt=0.5, method="euler", save=times)
+    assert_honest(run, told, truth)
+    assert np.abs(run.x - truth).max() > 1e-6  # without the copy's own cut all of it was certified
 
 
 def test_4_a_geometry_given_as_an_object():

@@ -4,15 +4,22 @@ Add a command: a function in a file of its own, and a line in COMMANDS. Files ar
 so `metastable --help` never waits for JAX.
 
 Exit codes: 0 done, 1 a verdict failed, 2 bad input, 70 a fault of metastable itself, 130 interrupted.
+
+Everywhere: --quiet (nothing but errors), --traceback (Python's own), and `metastable --install-completion [SHELL]`.
 """
 
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from metastable.cli.interrupts import Interrupted, interrupted, listening
 from metastable.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import cyclopts
 
 __all__ = ["COMMANDS", "main"]
 
@@ -45,23 +52,39 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Put measured models, or a model and its controls, side by side on one page.",
     ),
     "hunt": ("metastable.cli.hunt_command:hunt", "Search for a violation of a conjecture, and verify what is found."),
+    "explore": ("metastable.cli.explore_command:explore", "Open the laboratory in the browser."),
     "list": (
         "metastable.cli.list_command:listing",
         "Name what there is: parts, families, methods, observables, plots.",
     ),
+    "config": (
+        "metastable.cli.config_command:config",
+        "Print the settings a run would have, and where they come from.",
+    ),
+    "doctor": (
+        "metastable.cli.doctor_command:doctor",
+        "Say what is installed, what is missing, and how to get it.",
+    ),
 }
 _HELP = "The laboratory for clustering in transformers: tokens as particles under self-attention."
-_TRACEBACK = "METASTABLE_TRACEBACK"
+_EVERYWHERE = (
+    "Everywhere: --quiet prints nothing but errors (and --json), --traceback shows Python's own traceback. "
+    "`metastable --install-completion` completes commands and flags in bash, zsh and fish. `metastable config` names "
+    "the environment variables."
+)
+_TRACEBACK, _QUIET = "METASTABLE_TRACEBACK", "METASTABLE_QUIET"
+_COMPLETION = "--install-completion"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what users see of an error is one sentence on stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     detailed = "--traceback" in given or bool(os.environ.get(_TRACEBACK))
-    given = [word for word in given if word != "--traceback"]
-    with listening():
+    quiet = "--quiet" in given
+    given = [word for word in given if word not in ("--traceback", "--quiet")]
+    with listening(), _variable(_QUIET, "1" if quiet else None):
         try:
-            return _run(given)
+            return _install_completion(given[1:]) if given[:1] == [_COMPLETION] else _run(given)
         except KeyboardInterrupt as error:
             return _complain_of_interruption(error, given)
         except Exception as error:
@@ -72,15 +95,54 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _complain(error)
 
 
-def _run(given: list[str]) -> int:
+@contextmanager
+def _variable(name: str, value: str | None) -> Iterator[None]:
+    """Set an environment variable for a while, so that workers see it too; None leaves it as it is."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ.pop(name)
+            os.environ.update({} if before is None else {name: before})
+
+
+def _app(explained: str = "") -> "cyclopts.App":
+    """All commands; the one that is ``explained`` shows its whole docstring instead of one line."""
     import cyclopts
 
     from metastable import __version__
 
-    app = cyclopts.App(name="metastable", help=_HELP, version=f"metastable {__version__}", help_format="plaintext")
+    app = cyclopts.App(
+        name="metastable",
+        help=_HELP,
+        help_epilogue=_EVERYWHERE,
+        version=f"metastable {__version__}",
+        help_format="plaintext",
+    )
     app["--help"].group = app["--version"].group = "Options"
     for name, (home, does) in COMMANDS.items():
-        app.command(home, name=name, help=does)
+        app.command(home, name=name, **({} if name == explained else {"help": does}))
+    return app
+
+
+def _install_completion(words: Sequence[str]) -> int:
+    """Write the completion script of a shell where that shell looks for it."""
+    shells = ("bash", "zsh", "fish")
+    shell = words[0] if words else os.path.basename(os.environ.get("SHELL", ""))
+    if shell not in shells:
+        raise unknown("shell", shell, shells)
+    path = _app().install_completion(shell=shell)
+    print(f"Completion for {shell}: {path}. Open a new terminal to use it.")
+    return 0
+
+
+def _run(given: list[str]) -> int:
+    import cyclopts
+
+    app = _app(given[0] if given and {"--help", "-h"} & set(given) else "")
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
         raise unknown("command", given[0], COMMANDS)
     try:

@@ -1,7 +1,8 @@
 """Flags from settings: every field of a `config` table is a flag of the same name."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -57,9 +58,10 @@ def _flag(table: type[Table], name: str) -> inspect.Parameter:
     first = kinds(table, name)[0]
     switch = first == "bool"
     default = "" if field.default is None else f" [{field.default}]"
+    choices = f": {', '.join(names_in(extra['table']))}" if extra.get("table") else ""
     how = Parameter(
         name=f"--{name}",
-        help=f"{field.description}{default}",
+        help=f"{field.description}{choices}{default}",
         group=_group(extra["group"]),
         metavar=None if switch else _SPECIAL.get(name) or _METAVARS[first],
         allow_leading_hyphen=name in _MAY_BE_NEGATIVE,
@@ -68,6 +70,13 @@ def _flag(table: type[Table], name: str) -> inspect.Parameter:
     )
     typed: Any = bool | None if switch else str | None
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[typed, how])
+
+
+def names_in(table: str) -> list[str]:
+    """The names in a table of parts, "module:TABLE"."""
+    home, _, name = table.partition(":")
+    found = getattr(import_module(f"metastable.{home}"), name)
+    return list(found) if isinstance(found, Mapping) else [entry.name for entry in found]
 
 
 _GROUPS: dict[str, Group] = {}

@@ -52,7 +52,7 @@ def listing(
     if kind is not None and kind != "parts" and kind not in KINDS:
         raise unknown("kind of list", kind, ["parts", *KINDS])
     chosen = PARTS if kind == "parts" else tuple(KINDS) if kind is None else (kind,)
-    found = {name: _entries(name) for name in chosen}
+    found = {name: table_entries(name) for name in chosen}
     lines: list[str] = []
     for name, entries in found.items():
         lines += [f"{name} ({KINDS[name][2]})"]
@@ -61,7 +61,7 @@ def listing(
     return 0
 
 
-def _entries(kind: str) -> dict[str, str]:
+def table_entries(kind: str) -> dict[str, str]:
     """Names and what they are, from the table's own words."""
     home, table, _ = KINDS[kind]
     found = getattr(import_module(f"metastable.{home}"), table)

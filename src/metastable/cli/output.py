@@ -7,13 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from metastable.progress import is_quiet
+
 _HOME = str(Path(__file__).parents[1])
 
 
 def answer(as_json: bool, facts: Mapping[str, Any], lines: Sequence[str]) -> None:
-    """Print the facts as one JSON object, or the lines."""
+    """Print the facts as one JSON object, or the lines; --quiet leaves out the lines."""
     if as_json:
         print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
+        return
+    if is_quiet():
         return
     for line in lines:
         print(line)

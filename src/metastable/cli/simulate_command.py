@@ -34,7 +34,8 @@ def simulate(
 ) -> int:
     """Run tokens through the dynamics; leave a record and pictures.
 
-    Without settings: 64 tokens on the sphere S^2, causal attention, beta = 9, V the identity, to t = 15.
+    Without settings the papers' baseline, the same as in Python: 64 tokens on the sphere S^2, every token sees every
+    token, Q, K and V the identity, beta = 1, rk4 with dt = 0.1 to t = 15.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """From settings to a run that can start: tokens, weights, dynamics, plan, and the recipe to make it again."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 
 from metastable import initial
 from metastable.config import matrix_specs, named
-from metastable.config.settings import Simulate
+from metastable.config.settings import Simulate, checked
 from metastable.equation import geometry, positions
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
@@ -105,6 +105,19 @@ def _dimension(settings: Simulate, tokens: np.ndarray | None, own: dict[str, np.
     if tokens is not None:
         return int(tokens.shape[-1])
     return next((int(array.shape[-1]) for array in own.values() if array is not None and array.ndim), 3)
+
+
+def triple(
+    given: Mapping[str, str | None], tokens: np.ndarray | None, n: int | None, d: int | None, seed: int
+) -> tuple[Weights, np.ndarray]:
+    """Q, K and V as `simulate` takes them, and one cloud of tokens: what `check` judges."""
+    settings = checked(Simulate, {"d": d, "seed": seed, **given})
+    own = _matrices(settings, None)
+    size = _dimension(settings, tokens, own)
+    if tokens is not None and (n is not None or (d is not None and d != tokens.shape[-1])):
+        raise InputError("Tokens come from a file, which has its own n and d; leave those out.")
+    found = Weights(**own | _matrices(settings, size))
+    return found, initial.cube(40 if n is None else n, size, seed=seed) if tokens is None else tokens
 
 
 def _check_memory(settings: Simulate, n: int, d: int) -> None:

@@ -71,50 +71,53 @@ _SPECIAL = {
 }
 
 
-def setting(group: str, text: str, default: Any = None) -> Any:
-    """One setting: the group of its flag, what it means, and what it is unless given."""
-    return Field(default, description=text, json_schema_extra={"group": group})
+def setting(group: str, text: str, default: Any = None, table: str = "") -> Any:
+    """One setting: the group of its flag, what it means, what it is unless given.
+
+    ``table`` is "module:TABLE" whose names its --help lists.
+    """
+    return Field(default, description=text, json_schema_extra={"group": group, "table": table})
 
 
 _MATRIX = "identity unless given: a .npy or .csv file, a family, or eigenvalues such as 1,1,-0.5"
 
 
 class Simulate(Table):
-    """The settings of `metastable simulate`."""
+    """The settings of `metastable simulate`; the defaults are those of `Dynamics` and `simulate` in Python."""
 
     n: Whole | None = setting("Tokens", "number of tokens [64]")
     d: Whole | None = setting("Tokens", "dimension [3, or that of the tokens or weights given]")
-    initial: str | None = setting("Tokens", "cloud to start from [sphere; in R^d cube, that is [-5, 5]^d]")
+    initial: str | None = setting(
+        "Tokens", "cloud to start from [sphere; in R^d cube, that is [-5, 5]^d]", table="initial:INITIAL"
+    )
     tokens: str | None = setting("Tokens", "tokens to start from instead: a .npy or .csv file, one per row")
     runs: Whole | None = setting("Tokens", "an ensemble of so many independent starts")
     seed: Whole = setting("Tokens", "seed of tokens, weights and noise", 0)
 
-    Q: Matrix | None = setting("Weights", f"queries: {_MATRIX}")
+    Q: Matrix | None = setting("Weights", f"queries: {_MATRIX}", table="equation.matrices:FAMILIES")
     K: Matrix | None = setting("Weights", "keys: like Q")
     V: Matrix | None = setting("Weights", "values: like Q")
     heads: Whole | None = setting("Weights", "number of heads, each drawn anew and summed [1]")
 
-    beta: Number = setting("Equation", "inverse temperature", 9.0)
-    geometry: str = setting("Equation", "where tokens live: sphere, euclidean, rescaled", "sphere")
+    beta: Number = setting("Equation", "inverse temperature", 1.0)
+    geometry: str = setting("Equation", "where tokens live", "sphere", "equation.geometry:GEOMETRIES")
     mask: str = setting(
-        "Equation", "who sees whom: full, causal, window(8), window(8, causal); with ; by layer", "causal"
+        "Equation", "who sees whom; also window(8), window(8, causal); with ; by layer", "full", "equation.masks:MASKS"
     )
-    normalise: str = setting("Equation", "softmax, unnormalised, hardmax, sinkhorn", "softmax")
-    score: str = setting("Equation", "dot, capped(50), distance, bounded", "dot")
-    position: str | None = setting("Equation", "positions in the scores: alibi, rotary [none]")
+    normalise: str = setting("Equation", "from scores to attention", "softmax", "equation.normalise:NORMALISATIONS")
+    score: str = setting("Equation", "scores of pairs; also capped(50)", "dot", "equation.scores:SCORES")
+    position: str | None = setting("Equation", "positions in the scores [none]", table="equation.positions:POSITIONS")
     noise: Number = setting("Equation", "strength of isotropic noise (method euler)", 0.0)
 
     t: Number = setting("Time", "horizon", 15.0)
     dt: Number | None = setting("Time", "step of fixed methods [0.1; 1 for layers]")
-    method: str = setting("Time", "euler, rk4, tsit5, dopri8, layers", "rk4")
+    method: str = setting("Time", "how time is stepped", "rk4", "solve.methods:METHODS")
     save: Times = setting("Time", "how many times to save, or which, separated by commas", 151)
     rtol: Number = setting("Time", "relative tolerance of tsit5 and dopri8", 1e-8)
     atol: Number | None = setting("Time", "absolute tolerance [rtol / 100]")
     until: Until | None = setting("Time", "stop early: 'steady', or a number of clusters")
     dtype: str = setting("Time", "float64 or float32", "float64")
-    engine: str = setting(
-        "Time", "how sums over tokens are made: auto, dense, lanes, exact, spectral, chart, chart-kernels", "auto"
-    )
+    engine: str = setting("Time", "how sums over tokens are made; auto is the quickest", "auto", "engines:ENGINES")
     trust: bool = setting("Time", "certify digits with a shaken copy (rescaled runs always do): twice the work", False)
 
     out: str | None = setting("Output", "folder of the record [runs/NAME-FINGERPRINT]")
@@ -123,7 +126,7 @@ class Simulate(Table):
 class Plot(Table):
     """The settings of `metastable plot`."""
 
-    kind: str = setting("Picture", "which picture; see metastable list plots", "snapshots")
+    kind: str = setting("Picture", "which picture", "snapshots", "plots:PLOTS")
     times: Times | None = setting("Picture", "how many times to show, or which, separated by commas")
     spacing: str | None = setting("Picture", "spacing of a number of times: linear or exponential")
     color: str | None = setting("Picture", "cluster, final, token, or a colour for all tokens")
@@ -131,8 +134,12 @@ class Plot(Table):
     view: Pair | None = setting("Picture", "azimuth and elevation in degrees (d = 3), separated by a comma")
     run: Whole | None = setting("Picture", "which run of an ensemble, from 0")
     head: Whole | None = setting("Picture", "which attention head, from 0")
-    observable: str | None = setting("Picture", "what a series shows; see metastable list observables")
+    observable: str | None = setting("Picture", "what a series shows [clusters]", table="observables:OBSERVABLES")
     log: bool | None = setting("Picture", "logarithmic colours or axis")
+    log_time: bool | None = setting("Picture", "logarithmic axis of time")
+    centre: str | None = setting("Picture", "the line of an ensemble: median or mean")
+    band: str | None = setting("Picture", "the shade of an ensemble: a share of the runs, std, range or none")
+    size: str | None = setting("Picture", "column, page, slide, a width or width,height in inches")
 
 
 class SweepPlot(Table):

@@ -294,7 +294,7 @@ def _and_back(x: jax.Array) -> jax.Array:
         back: jax.Array = jax.pure_callback(np.asarray, jax.ShapeDtypeStruct(y.shape, y.dtype), y)
         return back
 
-    return jax.lax.fori_loop(0, 8, call, x)
+    return jax.numpy.asarray(jax.lax.fori_loop(0, 8, call, x))
 
 
 _TILES = tuple(

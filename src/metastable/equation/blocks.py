@@ -17,7 +17,7 @@ from metastable.backend import is_traced, jax, jnp, register
 from metastable.equation.fields import CrossAttention
 from metastable.equation.norms import HeadNorm, LayerNorm, RMSNorm, Scale, check_fields
 from metastable.equation.weights import varies
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 __all__ = [
     "ACTIVATIONS", "MLP", "ORDERS", "Block", "CrossAttention", "Experts", "HeadNorm", "LayerNorm", "RMSNorm", "Scale",
@@ -46,6 +46,7 @@ def _activation(name: str | Callable[[Array], Array]) -> Callable[[Array], Array
     return ACTIVATIONS[name]
 
 
+@door
 @register
 @dataclass(frozen=True)
 class MLP:
@@ -79,6 +80,7 @@ def _plus(x: Array, bias: Array | None) -> Array:
     return x if bias is None else x + bias
 
 
+@door
 @register
 @dataclass(frozen=True)
 class Experts:
@@ -130,6 +132,7 @@ class Experts:
         return p / p.sum(axis=-1, keepdims=True) if self.normalised else p
 
 
+@door
 @register
 @dataclass(frozen=True)
 class Block:

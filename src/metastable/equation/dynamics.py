@@ -27,14 +27,16 @@ from metastable.equation import masks, normalise, positions, scores
 from metastable.equation.attention import matrix
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.blocks import Block
+from metastable.equation.short_forms import dynamics_card, dynamics_line
 from metastable.equation.weights import Weights, resolve_time, varies
-from metastable.errors import InputError
+from metastable.errors import InputError, door, numbers
 
 Mix = Callable[["Dynamics", Weights, Tokens, Tokens], Tokens]  # (dynamics, weights now, y, x) -> sum over tokens
 
 
+@door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dynamics:
     """Tokens as particles under self-attention.
 
@@ -95,6 +97,12 @@ class Dynamics:
         for name, part in parts.items():
             object.__setattr__(self, name, part)
         _refuse_nonsense(self)
+
+    def __repr__(self) -> str:
+        return f"Dynamics({dynamics_line(self)})"
+
+    def _repr_html_(self) -> str:
+        return dynamics_card(self)
 
     @property
     def noisy(self) -> bool:
@@ -159,7 +167,7 @@ def _number(name: str, value: Any, least: float) -> Any:
     if is_traced(value):
         return value
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array = np.asarray(numbers(value), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a real number, not {value!r}.") from error
     if not np.isfinite(array).all() or (array < least).any():

@@ -23,7 +23,7 @@ import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp, structure
 from metastable.equation.weights import Weights
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 
 def _stay(weights: Weights, t: Array, x: Tokens) -> Tokens:
@@ -38,6 +38,7 @@ def _as_is(x: Tokens) -> Tokens:
     return x
 
 
+@door
 @structure
 @dataclass(frozen=True)
 class Geometry:
@@ -111,7 +112,8 @@ def _value_matrix(weights: Weights, d: int) -> Array:
 
 
 def _unscale(weights: Weights, t: Array, z: Tokens) -> Tokens:
-    return z @ jax.scipy.linalg.expm(t * _value_matrix(weights, z.shape[-1])).T.astype(z.dtype)
+    grown: Array = jax.scipy.linalg.expm(t * _value_matrix(weights, z.shape[-1]))
+    return z @ grown.T.astype(z.dtype)
 
 
 def _rescaled_tangent(weights: Weights, t: Array, z: Tokens, u: Tokens) -> Tokens:

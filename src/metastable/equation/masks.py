@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Numeric, is_traced, jnp, structure
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 Visible = Callable[[Any, Any], Any]  # broadcasting index arrays i, j -> bool array
 Interval = Callable[[Any, int], tuple[Any, Any]]  # (i, n) -> first visible column, and the one after the last
 _CHECKED_ROWS = 256  # of a mask with an interval, compared with its function
 
 
+@door
 @structure
 @dataclass(frozen=True)
 class Mask:
@@ -124,6 +125,7 @@ class _WindowInterval:
         return np.maximum(i - self.width, 0), i + 1 if self.causal else np.minimum(i + self.width + 1, n)
 
 
+@door
 def window(width: int, causal: bool = False) -> Mask:
     """Token i sees tokens at most ``width`` places away, and only earlier ones when ``causal``.
 
@@ -173,6 +175,7 @@ def _seen(mask: Mask, i: Any, j: Any) -> Any:
     return i - j == i - j if mask.visible is None else mask.visible(i, j)
 
 
+@door
 def by_layer(masks: Sequence["str | Mask | Visible | np.ndarray"], dt: float = 1.0) -> Mask:
     """A mask for each layer, in turn: time t has mask floor(t / dt) mod count, as in Gemma's alternating windows.
 
@@ -208,6 +211,7 @@ class Table:
         return hash((self.entries.shape, self.entries.tobytes()))
 
 
+@door
 def from_array(entries: Any) -> Mask:
     """A mask from an array (n, n) of zeros and ones: entry (i, j) says whether token i sees token j."""
     table = np.asarray(entries)

@@ -20,11 +20,12 @@ import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
 from metastable.equation.sinkhorn import sinkhorn, sinkhorn_error
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 Rows = Callable[[Any, Any], Any]
 
 
+@door
 @structure
 @dataclass(frozen=True)
 class Normalisation:

@@ -8,7 +8,7 @@ from typing import Any
 
 from metastable.backend import jnp, register
 from metastable.equation.weights import Stack, Timed, checked_value
-from metastable.errors import InputError
+from metastable.errors import InputError, door
 
 Array = Any
 Part = Any
@@ -29,6 +29,7 @@ def check_fields(part: Any, ranks: dict[str, int]) -> None:
         object.__setattr__(part, name, array)
 
 
+@door
 @register
 @dataclass(frozen=True)
 class LayerNorm:
@@ -52,6 +53,7 @@ class LayerNorm:
         return _affine(scaled, self.gain, self.bias)
 
 
+@door
 @register
 @dataclass(frozen=True)
 class RMSNorm:
@@ -70,6 +72,7 @@ class RMSNorm:
         return _affine(_over_root(x, square + self.eps), self.gain, self.bias)
 
 
+@door
 @register
 @dataclass(frozen=True)
 class HeadNorm:
@@ -110,6 +113,7 @@ class HeadNorm:
         return _affine(scaled, gain, bias)  # (..., h, n, k)
 
 
+@door
 @register
 @dataclass(frozen=True)
 class Scale:

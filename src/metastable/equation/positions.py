@@ -15,7 +15,7 @@ import numpy as np
 
 from metastable.backend import Array, is_traced, jnp, register
 from metastable.equation.weights import Stack, Timed
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 
 @runtime_checkable
@@ -53,6 +53,7 @@ def _heads_fit(found: int, heads: int) -> str | None:
     return None if found in (1, heads) else f"the position bias has {found} heads and the weights have {heads}"
 
 
+@door
 @register
 @dataclass(frozen=True)
 class Bias(_Added):
@@ -76,6 +77,7 @@ class Bias(_Added):
         return _heads_fit(shape[0], heads)
 
 
+@door
 @register
 @dataclass(frozen=True)
 class Relative(_Added):
@@ -100,6 +102,7 @@ class Relative(_Added):
         return _heads_fit(shape[0], heads)
 
 
+@door
 @register
 @dataclass(frozen=True)
 class Alibi(_Added):
@@ -123,6 +126,7 @@ class Alibi(_Added):
         return _heads_fit(len(self.slopes), heads)
 
 
+@door
 def alibi(heads: int = 1) -> Alibi:
     """ALiBi for a number of heads: slopes 2^{-8 h / heads}, h from 1, and for numbers between powers of two BLOOM's.
 
@@ -136,6 +140,7 @@ def alibi(heads: int = 1) -> Alibi:
     return Alibi(2.0 ** -np.array(exponents))
 
 
+@door
 @register
 @dataclass(frozen=True)
 class Rotary:
@@ -190,6 +195,7 @@ class Rotary:
         return f"rotary positions have {count} frequencies, and queries of width {width} need {most}{width / 2:g}"
 
 
+@door
 def rotary(width: int, base: float = 10000.0, share: float = 1.0, interleaved: bool = False) -> Rotary:
     """Rotary positions for heads of ``width`` coordinates; a ``share`` of them is turned, at base^{-2c/turned}.
 

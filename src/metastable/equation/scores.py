@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 
+@door
 @structure
 @dataclass(frozen=True)
 class Score:
@@ -83,6 +84,7 @@ def bounded(q: Array, k: Array, beta: Array) -> Scores:
     return jnp.where(beta * squared_distance(q, k) <= 1.0, 0.0, -jnp.inf)
 
 
+@door
 def distance(phi: Callable[[Array], Array]) -> Score:
     """Krause's model with weights phi(beta |x_i - x_j|^2), for example ``distance(lambda r: jnp.exp(-r))``."""
     return Score(lambda q, k, beta: jnp.log(phi(beta * squared_distance(q, k))), pull="difference")
@@ -98,6 +100,7 @@ class _Capped:
         return self.cap * jnp.tanh(dot(q, k, beta) / self.cap)
 
 
+@door
 def capped(cap: float | str) -> Score:
     """c tanh(beta <Q x_i, K x_j> / c): scores that stay within -c and c (Gemma 2).
 

@@ -26,7 +26,8 @@ from metastable.equation.matrices import (
     psd,
     sparse_symmetric,
 )
-from metastable.errors import InputError
+from metastable.equation.short_forms import weights_card, weights_line
+from metastable.errors import InputError, door, kind_of, numbers
 
 __all__ = [
     "FAMILIES", "Stack", "Timed", "Weights", "checked_value", "family", "from_eigenvalues", "from_file",
@@ -39,8 +40,9 @@ Matrix = Any  # an array, a function of time, or None for the identity
 Norm = Any  # a function of queries or keys (..., h, n, k), or None
 
 
+@door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Weights:
     """Query, key and value maps of every head.
 
@@ -81,6 +83,12 @@ class Weights:
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise InputError(f"{name} must be a HeadNorm or a function, not {type(getattr(self, name)).__name__}.")
         _check_together(self)
+
+    def __repr__(self) -> str:
+        return f"Weights({weights_line(self)})"
+
+    def _repr_html_(self) -> str:
+        return weights_card(self)
 
     @cached_property
     def time_dependent(self) -> bool:
@@ -173,9 +181,9 @@ def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
     if np.iscomplexobj(value):
         raise InputError(f"{name} must be real, but it is complex; eigenvalues go to weights.from_eigenvalues.")
     try:
-        array = value if is_traced(value) else np.asarray(value, dtype=np.float64)
+        array = value if is_traced(value) else np.asarray(numbers(value), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a real array, not {type(value).__name__}.") from error
+        raise InputError(f"{name} must be a real array, not {kind_of(value)}.") from error
     if array.ndim == 0 and rank == 3:
         array = array.reshape(1, 1, 1)
     if array.ndim == rank - 1:
@@ -240,6 +248,7 @@ class Stack:
         return jnp.asarray(self.values)[jnp.clip(index, 0, np.shape(self.values)[0] - 1)]
 
 
+@door
 def stack(layers: Sequence[Weights], dt: float = 1.0) -> Weights:
     """One ``Weights`` whose time is the layer, from a list with one ``Weights`` per layer."""
     if not layers:

@@ -8,8 +8,12 @@ from metastable.errors import unknown
 # name -> file; the order is that of the gallery
 EXPERIMENTS: dict[str, str] = {
     "low-rank-attention": "low_rank_attention",
+    "boolean-beyond": "boolean_beyond",
+    "special-starts": "special_starts",
     "polytope": "polytope",
+    "settling-time": "settling_time",
     "hyperplanes": "hyperplanes",
+    "flats": "flats",
     "codimension": "codimension",
     "polytope-times-subspace": "polytope_times_subspace",
     "collapse": "collapse",

@@ -42,7 +42,7 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
         runs = simulate(members, tokens, t=horizon, dt=dt, method=method, save=horizon * SHARES)[: len(cases)]
     rows = []
     for i, (case, run) in enumerate(zip(cases, runs)):
-        P, gaps = _attention(run)
+        P, gaps = attention(run)
         rows.append(_measured(P, gaps, run.t, certified_until(run)))
         if i == 0:
             first = {"attention": P, "tokens": _unscaled(run, case[2]), "depth": _depth(gaps)}
@@ -50,7 +50,7 @@ def attention_of(cases: Sequence[Case], horizon: float, method: str, chunk: int,
     return out | {key: value[None][: int(keep)] for key, value in first.items()}
 
 
-def _attention(run: Trajectory) -> tuple[np.ndarray, np.ndarray]:
+def attention(run: Trajectory) -> tuple[np.ndarray, np.ndarray]:
     """Attention and score gaps at every saved time, (T, n, n), from the run's own chart."""
     global _compiled
     if _compiled is None:
@@ -95,6 +95,7 @@ def _measured(P: np.ndarray, gaps: np.ndarray, t: np.ndarray, valid: float) -> d
     return {
         "first": ordered[[min(EARLIER, end), end], -1],  # the largest row distance, earlier and at the end
         "second": ordered[[min(EARLIER, end), end], -2],
+        "any": (1.0 - P.max(axis=-1)).max(axis=-1)[[min(EARLIER, end), end]],  # from Boolean with any number of leaders
         "rank": np.array(len(np.unique(heard))),
         "leaders": np.array(int((received > 0.5).sum())),
         "sound": np.array(end == len(SHARES) - 1),
@@ -119,8 +120,13 @@ def _slope(depth: np.ndarray, t: np.ndarray) -> float:
 
 def boolean(data: Data, key: str, exempt: int) -> list[bool | None]:
     """True when all rows but ``exempt`` are Boolean, False when they rest elsewhere, None while they move."""
-    earlier, now = data[key + ("second" if exempt else "first")].T
-    rests = (np.abs(now - earlier) <= 0.1 * now) & data[key + "sound"]
+    return resting(data[key + ("second" if exempt else "first")], data[key + "sound"])
+
+
+def resting(distance: np.ndarray, sound: np.ndarray) -> list[bool | None]:
+    """Outcomes of distances (b, 2) at two thirds of the horizon and its end: reached, at rest elsewhere, or moving."""
+    earlier, now = distance.T
+    rests = (np.abs(now - earlier) <= 0.1 * now) & sound
     return [True if n <= BOOLEAN else (False if r else None) for n, r in zip(now, rests)]
 
 

@@ -17,6 +17,7 @@ T = 2 ln(1/resolution) makes that ``resolution`` (relative to how far out tokens
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -24,7 +25,9 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Work, judged_by_validity
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Work, judged_by_validity
+from metastable.solve.methods import METHODS
 from metastable.solve.simulate import simulate
 from metastable.theory.theorems import Claim, Measurement, Triple, certified_until, settled_tokens
 from metastable.trajectory import Trajectory
@@ -71,7 +74,7 @@ def instances(
         Keep every token at every saved time of the first run.
     """
     rates = [claim.rate(triple) for triple in triples]
-    runs = _runs(triples, rates, HORIZON, method, chunk)
+    runs = runs_of(triples, rates, HORIZON, method, chunk)
     rows = [_row(claim, triple, run, details, last=False) for triple, run in zip(triples, runs)]
     for i, (triple, run) in enumerate(zip(triples, runs)):
         rows[i] |= dict(measure(triple, run)) if measure is not None else {}
@@ -80,7 +83,7 @@ def instances(
         open_ = [i for i, row in enumerate(rows) if row["outcome"] != HOLDS and row["sound"]]
         if not open_:
             break
-        again = _runs([triples[i] for i in open_], [rates[i] for i in open_], HORIZON * 2**doubling, method, chunk)
+        again = runs_of([triples[i] for i in open_], [rates[i] for i in open_], HORIZON * 2**doubling, method, chunk)
         for i, run in zip(open_, again):
             rows[i] |= _row(claim, triples[i], run, details, last=doubling == DOUBLINGS)
     for row, triple, rate in zip(rows, triples, rates):
@@ -89,9 +92,27 @@ def instances(
     return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
-def _runs(
+def check(claim: Claim, triples: Sequence[Triple], *, method: str, chunk: int) -> dict[str, Check]:
+    """The self-check of an experiment on rescaled tokens: the given triples to t = 1/2, as `instances` runs them.
+
+    Fixed steps in the chart are steps in z, so rk4 agrees to rounding, which scores of size |x|^2 amplify; adaptive
+    steps have their own tolerance.
+    """
+    t, rates = 0.5, [claim.rate(triple) for triple in triples]
+    made = runs_of(triples, rates, t, method, chunk)
+    steps, allowed = (1000, 1e-4) if METHODS[method].adaptive else (10, 1e-8)
+    found: dict[str, Check] = {}
+    for k, (p, rate, run) in enumerate(zip(triples, rates, made)):
+        field = partial(plain.rescaled, Q=p.Q, K=p.K, V=p.V / rate)
+        again = plain.moved(field, p.tokens, t, steps)
+        found[f"rescaled tokens of instance {k} at t = {t:g}"] = (run.x[-1], again, allowed * np.abs(again).max())
+    return found
+
+
+def runs_of(
     triples: Sequence[Triple], rates: Sequence[float], horizon: float, method: str, chunk: int
 ) -> list[Trajectory]:
+    """Rescaled runs to the horizon, V divided by each triple's rate; fewer than a chunk are padded."""
     members = [Dynamics(Weights(p.Q, p.K, p.V / r), geometry="rescaled") for p, r in zip(triples, rates)]
     runs: list[Trajectory] = []
     for first in range(0, len(members), chunk):

@@ -4,24 +4,33 @@ Under a causal mask the first token sees only itself, so x_1(t) = e^{tV} x_1(0)/
 The paper's V comes from a pretrained model; here V is random, with standard normal entries. Such a V nearly always has
 an eigenvalue with positive real part, so odd seeds take V - 2 Re(lambda_1) I instead, whose leading real part is the
 opposite.
+
+Whether it attracts the others is asked by an intervention: the same start is run twice, once with x_1 and once with
+-x_1 in its place. The first token's path is odd in x_1, so both runs have it at opposite points at all times, and
+(1/2) mean_j <x_j - x_j', x_1> is what the others owe to where the first token is: 0 at first, positive if it attracts.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.linalg import expm
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Experiment, Figures, Films, Work
+from metastable.experiments import sphere_checks
+from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.initial import sphere
 from metastable.plots import series, snapshots, trajectories
+from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.sphere_forms import first_token_path
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
 
 CLOSE = 0.05  # radians: about a printed dot
+CHUNK = 50
 SOURCE = "first paper, sec. 4.2.4 and Fig. 8"
 
 
@@ -39,22 +48,41 @@ class Params:
     seed: int = 0
 
 
-def instance(params: Params, seed: int) -> tuple[Dynamics, np.ndarray]:
-    """Dynamics and tokens of one instance; the sign of V's leading eigenvalue is turned round for odd seeds."""
+def value_matrix(params: Params, seed: int) -> np.ndarray:
+    """Standard normal entries; the sign of the leading eigenvalue is turned round for odd seeds."""
     V = np.random.default_rng([seed, 1]).standard_normal((params.d, params.d))
-    if seed % 2:
-        V = V - 2.0 * np.linalg.eigvals(V).real.max() * np.eye(params.d)
-    return Dynamics(Weights(V=V), beta=params.beta, mask="causal"), sphere(params.n, params.d, seed=seed)
+    return V - 2.0 * np.linalg.eigvals(V).real.max() * np.eye(params.d) if seed % 2 else V
+
+
+def instance(params: Params, seed: int) -> tuple[Dynamics, np.ndarray]:
+    """Dynamics and tokens of one instance."""
+    weights = Weights(V=value_matrix(params, seed))
+    return Dynamics(weights, beta=params.beta, mask="causal"), sphere(params.n, params.d, seed=seed)
+
+
+def _moved(params: Params, dynamics: Sequence[Dynamics], x0: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Tokens at ``times``, the last of which is the horizon, (b, T, n, d)."""
+    return np.stack([one.x for one in simulate(dynamics, x0, float(times[-1]), params.dt, save=times)])
+
+
+def owed(x: np.ndarray, turned: np.ndarray) -> np.ndarray:
+    """What the others owe to the first token: (1/2) mean_j <x_j - x_j', x_1>, for x (..., n, d) and its twin.
+
+    >>> x = np.array([[1.0, 0.0], [0.6, 0.8]])
+    >>> float(owed(x, np.array([[-1.0, 0.0], [-0.6, 0.8]])))
+    0.6
+    """
+    gap = (x - turned)[..., 1:, :].mean(axis=-2)
+    return np.asarray((gap * x[..., 0, :]).sum(axis=-1) / 2.0)
 
 
 def run(params: Params, work: Work) -> Data:
-    end = params.snapshots[-1]
-    times = np.unique(np.concatenate([np.linspace(0.0, end, 61), params.snapshots]))
+    times = np.unique(np.concatenate([np.linspace(0.0, params.snapshots[-1], 61), params.snapshots]))
 
     def chunk(first: int, last: int) -> Data:
         chosen = [instance(params, params.seed + k) for k in range(first, last)]
         dynamics, x0 = [dyn for dyn, _ in chosen], np.stack([x for _, x in chosen])
-        x = np.stack([one.x for one in simulate(dynamics, x0, end, params.dt, save=times)])  # (b, T, n, d)
+        x, turned = (_moved(params, dynamics, start, times) for start in (x0, _turned(x0)))
         # token 1 alone, at two steps: their difference measures the integrator's error and nothing else
         coarse, fine = (_alone(params, dynamics, x0[:, :1], times, h) for h in (params.dt, params.dt / 2.0))
         V = np.stack([dyn.weights.value_map()[0] for dyn in dynamics])  # (b, d, d)
@@ -66,13 +94,34 @@ def run(params: Params, work: Work) -> Data:
             "growth": np.array([_growth(times, V[k], x0[k, 0]) for k in range(len(V))]),
             "first": fine[:, -1],
             "exact": np.concatenate([first_token_path([params.horizon], V[k], x0[k, 0]) for k in range(len(V))]),
-            "cosine": np.einsum("btnd,btd->btn", x[:, :, 1:], x[:, :, 0]).mean(axis=-1),
+            "owed": owed(x, turned),  # (b, T)
             "shown": x[:8] if first == 0 else x[:0],
         }
 
-    data = work.parts("runs", params.instances, min(50, params.instances), chunk)
+    data = work.parts("runs", params.instances, min(CHUNK, params.instances), chunk)
     chosen = _drawn(data["V"][: len(data["shown"])])
     return {**data, "shown": data["shown"][chosen : chosen + 1], "drawn": np.array(chosen), "t": times}
+
+
+def _turned(x0: np.ndarray) -> np.ndarray:
+    """The same starts (b, n, d) with -x_1 in the place of x_1."""
+    out = x0.copy()
+    out[:, 0] *= -1.0
+    return out
+
+
+def check(params: Params) -> dict[str, Check]:
+    """Tokens of two starts (leading eigenvalue of either sign) and their twins at t = 1, beside the plain formulas."""
+    small = replace(params, dt=sphere_checks.DT)
+    chosen = [instance(params, params.seed + k) for k in range(max(2, min(CHUNK, params.instances)))]
+    dynamics, x0 = [dyn for dyn, _ in chosen], np.stack([x for _, x in chosen])
+    out: dict[str, Check] = {}
+    for name, start in {"tokens": x0, "tokens with x_1 turned round": _turned(x0)}.items():
+        own = _moved(small, dynamics, start, np.array([0.0, sphere_checks.UNTIL]))[:2, -1]
+        V = [value_matrix(params, params.seed + k) for k in range(2)]
+        plain = np.stack([sphere_checks.tokens(start[k], V[k], params.beta) for k in range(2)])
+        out[name] = (own, plain, sphere_checks.ALLOWED)
+    return out
 
 
 def _alone(params: Params, dynamics: list[Dynamics], x: np.ndarray, times: np.ndarray, dt: float) -> np.ndarray:
@@ -159,17 +208,46 @@ def _aligned(params: Params, data: Data, vector: np.ndarray, real: np.ndarray, s
 
 
 def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: str) -> Verdict:
-    """Mean cosine between the first token and the others; 0 for uniform tokens, so its sign tells the force's."""
+    """The mean over Fig. 8's times of what the others owe to the first token (`owed`): its sign is that of the force.
+
+    Changed after seeing data: the first version took the mean cosine with the first token at one time from unpaired
+    runs, whose scatter over starts hid effects of this size.
+    """
     accepted = (0.0, np.inf) if verb == "attracts" else (-np.inf, 0.0)
+    at = [int(np.abs(data["t"] - when).argmin()) for when in params.snapshots]
+    effect = data["owed"][chosen][:, at]  # (b, s)
+    each = [
+        f"{line.mean():+.3f} +- {_error(line):.3f} at t = {when:g}" for line, when in zip(effect.T, params.snapshots)
+    ]
     return judge_number(
         f"When V's leading eigenvalue has a {sign} real part the first token {verb} the others.",
         "first paper, sec. 2.5 and 4.2.4",
-        data["cosine"][chosen, -1],
+        effect.mean(axis=1),
         accepted,
         kind="observation",
         instances=len(chosen),
-        notes=f"mean cosine with the first token at t = {params.snapshots[-1]:g}; at 0 it was "
-        f"{data['cosine'][chosen, 0].mean() if chosen.any() else np.nan:.3f}",
+        notes="the same start with x_1 and with -x_1, (1/2) mean <x_j - x_j', x_1>: " + ", ".join(each),
+    )
+
+
+def _error(values: np.ndarray) -> float:
+    """Half the width of the mean's 95% interval."""
+    return float(1.96 * values.std() / np.sqrt(max(1, len(values))))
+
+
+def finding(params: Params, data: Data) -> Finding:
+    positive = _leading(data["V"])[0] > 0
+    last = data["owed"][:, -1]
+    parts = [
+        f"{last[chosen].mean():+.3f} +- {_error(last[chosen]):.3f} where V's leading eigenvalue is {name}"
+        for chosen, name in ((positive, "positive"), (~positive, "negative"))
+        if chosen.any()
+    ]
+    return Finding(
+        "The first token attracts those that follow, or repels them, by the sign of V's leading eigenvalue (Fig. 8).",
+        f"Turning the first token round moves the mean cosine of the others by {'; '.join(parts)} "
+        f"(t = {params.snapshots[-1]:g}).",
+        "What the others owe to the first token",
     )
 
 
@@ -177,31 +255,61 @@ def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: 
 
 
 def draw(params: Params, data: Data) -> Figures:
-    x, (value, vector, _) = data["shown"][0], _leading(data["V"])
+    x, vector = data["shown"][0], _leading(data["V"])[1]
     axis = np.array([1.0, -1.0])[:, None] * vector[int(data["drawn"])]  # (2, d)
     marked = np.concatenate([x, np.broadcast_to(axis, (len(x), *axis.shape))], axis=1)  # (T, n + 2, d)
+    first = snapshots(marked, data["t"], times=params.snapshots, first="red", color=[0] * params.n + [1, 1])
+    return {
+        "Fig. 8: the first token (red) and both ends of V's leading eigenvector (orange)": captioned(
+            first, f"{_setting(params, data)} At the times of Fig. 8."
+        ),
+        "Paths; the first token's is red": captioned(
+            trajectories(x, data["t"], first="red"),
+            f"{_setting(params, data)} From t = 0 to {params.snapshots[-1]:g}.",
+        ),
+        "What the others owe to the first token": _effect(params, data),
+    }
+
+
+def _setting(params: Params, data: Data) -> str:
+    value = _leading(data["V"])[0][int(data["drawn"])]
+    return (
+        f"n = {params.n} tokens on the sphere (d = {params.d}), causal attention, beta = {params.beta:g}, Q = K = I, "
+        f"V with normal entries and leading eigenvalue {value:.2f}, seed {params.seed + int(data['drawn'])}."
+    )
+
+
+def _effect(params: Params, data: Data) -> Figure:
+    value = _leading(data["V"])[0]
     groups = {"positive leading eigenvalue": value > 0, "negative leading eigenvalue": value < 0}
     groups = {name: seen for name, seen in groups.items() if seen.sum() > 1}
-    mean = {name: data["cosine"][seen].mean(axis=0) for name, seen in groups.items()}
-    half = {name: 1.96 * data["cosine"][seen].std(axis=0) / np.sqrt(seen.sum()) for name, seen in groups.items()}
-    return {
-        "Fig. 8: the first token (red) and both ends of V's leading eigenvector (orange)": snapshots(
-            marked, data["t"], times=params.snapshots, first="red", color=[0] * params.n + [1, 1]
-        ),
-        "Paths; the first token's is red": trajectories(x, data["t"], first="red"),
-        "How close the others are to the first token": series(
-            data["t"],
-            mean,
-            band={name: (mean[name] - half[name], mean[name] + half[name]) for name in groups},
-            ylabel="mean cosine with token 1",
-        ),
-    }
+    mean = {name: data["owed"][seen].mean(axis=0) for name, seen in groups.items()}
+    half = {name: 1.96 * data["owed"][seen].std(axis=0) / np.sqrt(seen.sum()) for name, seen in groups.items()}
+    figure = series(
+        data["t"],
+        mean,
+        band={name: (mean[name] - half[name], mean[name] + half[name]) for name in groups},
+        reference={"no effect": (data["t"][[0, -1]], [0.0, 0.0])},
+        ylabel="effect on the mean cosine with token 1",
+    )
+    return captioned(
+        figure,
+        f"Every start is run twice, with x_1 and with -x_1: (1/2) mean of <x_j - x_j', x_1> over the other tokens, "
+        f"mean over {params.instances} starts and its 95% interval. n = {params.n}, d = {params.d}, causal, "
+        f"beta = {params.beta:g}, Q = K = I, random V; seeds from {params.seed} on.",
+    )
 
 
 def films(params: Params, data: Data) -> Films:
     dynamics, _ = instance(params, params.seed + int(data["drawn"]))
     shown = Trajectory(data["t"], data["shown"][0], dynamics)
-    return {"Fig. 8 as a film: the first token in red": {"tokens": shown, "first": "red"}}
+    return {
+        "Fig. 8 as a film: the first token in red": {
+            "tokens": shown,
+            "first": "red",
+            "caption": f"{_setting(params, data)} t = 0 to {params.snapshots[-1]:g}.",
+        }
+    }
 
 
 EXPERIMENT = Experiment(
@@ -213,10 +321,14 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 24, "n": 24},
+    quick={"instances": 48, "n": 24},
     full={"instances": 4000},
     films=films,
     text="The first token (red) is alone with V: its path is known exactly, and the simulated one is compared with it. "
-    "Whether it also attracts the others depends on the sign of V's leading eigenvalue. Both ends of "
-    "the leading eigenvector are marked in orange.",
+    "Whether it also attracts the others is measured by turning it round: the same start is run with x_1 and with "
+    "-x_1. Both ends of the leading eigenvector are marked in orange.",
+    check=check,
+    finding=finding,
+    topic="observation",
+    leaves_out="Quick runs have n = 24 tokens instead of 64.",
 )

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metastable import plots
-from metastable.experiments import boolean_attention
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments import boolean_attention, exact_pairs, low_rank_figures
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Finding, Work
+from metastable.solve.methods import METHODS
 from metastable.theory import hypotheses
+from metastable.theory.theorems import THEOREMS, Triple
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, Theorem 2.1"
@@ -81,7 +83,40 @@ def run(params: Params, work: Work) -> Data:
 
         made = work.parts(name, min(count, params.instances), params.chunk, space)
         data |= {f"{name}_{k}": v for k, v in made.items()}
+    data |= work.part("pairs", lambda: _pairs(params)) | {"plane_maps": np.stack(weights(params, 2, 0)[:2])}
     return data | (_later(params, data, work) if params.high else {})
+
+
+def _pairs(params: Params) -> Data:
+    """Opposite tokens on the line, put into space as `boolean_attention` does, one start for each instance."""
+    one = np.ones((1, 1))
+    count = min(params.instances, exact_pairs.COUNT)
+    cases = [Triple(*boolean_attention.embedded(one, one, one, line_tokens(params, params.n, i))) for i in range(count)]
+    return exact_pairs.pairs(THEOREMS[0], cases, params.seed, params.method, params.chunk)
+
+
+def check(params: Params) -> dict[str, Check]:
+    """Attention of the first instance in every setting, early on, as `attention_of` gives it.
+
+    A horizon of 4.5 puts the first saved times on the grid of steps, at 0.1, 0.2 and 0.3.
+    """
+    one = np.ones((1, 1))
+    line = {f"the line, n = {n}": (one, one, one, line_tokens(params, n, 0)) for n in (params.n, *params.other_n)}
+    settings = {name: (case, params.method) for name, case in line.items()}
+    settings["the plane"] = (weights(params, 2, 0), params.method)
+    if params.high:
+        settings[f"dimension {params.high_d}"] = (weights(params, params.high_d, 0), params.high_method)
+    found: dict[str, Check] = {}
+    for name, ((Q, K, V, x), method) in settings.items():
+        own = boolean_attention.attention_of([(Q, K, V, x)], 4.5, method, params.chunk, keep=True)["attention"][0]
+        steps, allowed = (600, 1e-4) if METHODS[method].adaptive else (6, 1e-8)
+        z = plain.moved(lambda t, z, Q=Q, K=K, V=V: plain.rescaled(t, z, Q, K, V), x, 0.3, steps)  # type: ignore[misc]
+        found[f"attention on {name} at t = 0.3"] = (
+            own[3],
+            plain.attention(z @ plain.flow_of(0.3, V).T, Q, K),
+            allowed,
+        )
+    return found
 
 
 def _later(params: Params, data: Data, work: Work) -> Data:
@@ -118,7 +153,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     log(-log(1 - P)) in t is therefore V = 1 up to 2 e^{-4}/2 for windows from t = 4 on of length 2 or more, and up to
     log(n)/100 from values above 100 (up to 9,000): 0.02 + 0.04 < 0.1.
 
-    Beyond the line rest proves less (`_in_space`).
+    Beyond the line rest proves less (`_in_space`). The last verdict has the tolerance of `exact_pairs`.
     """
     base = f"line{params.n}_"
     one = np.ones((1, 1))
@@ -186,7 +221,20 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 ),
             )
         )
-    return verdicts
+    return [*verdicts, exact_pairs.verdict(data, SOURCE, params.seed)]
+
+
+def finding(params: Params, data: Data) -> Finding:
+    """How many starts on the line ended with a Boolean matrix, of which rank, and how fast."""
+    base = f"line{params.n}_"
+    found = boolean_attention.boolean(data, base, exempt=0)
+    two = int((data[base + "rank"] == 2).sum())
+    return Finding(
+        "On the line attention tends to a Boolean matrix of rank 1 or 2, doubly exponentially fast (Theorem 2.1).",
+        f"{found.count(True)} of {len(found)} starts did, {two} of them with rank 2; log(-log(1 - P)) grows with slope "
+        f"{boolean_attention.middle(data[base + 'slope']):.3f} where V = 1 is predicted.",
+        low_rank_figures.FIGURE_3,
+    )
 
 
 def _in_space(params: Params, data: Data, key: str, d: int) -> list[bool | None]:
@@ -206,45 +254,6 @@ def _in_space(params: Params, data: Data, key: str, d: int) -> list[bool | None]
     return found
 
 
-def draw(params: Params, data: Data) -> Figures:
-    """Figs 2, 3, 4, 11, and the rate."""
-    t = params.t * boolean_attention.SHARES
-    base = f"line{params.n}_"
-    P = data[base + "attention"][0]  # (T, n, n)
-    few = [0, 3, 6, len(t) - 1]
-    figures = {
-        "figure-2": plots.attention_maps(boolean_attention.sorted_form(P[-1]), titles=["rows and columns permuted"]),
-        "figure-3": plots.attention_maps(P[few], titles=[f"t = {v:.2g}" for v in t[few]]),
-    }
-    Q, K = weights(params, 2, 0)[:2]
-    times = params.plane_t * boolean_attention.SHARES
-    x = data["plane_tokens"][0][..., :2]  # (T, n, 2), unscaled and divided by its largest norm
-    early = [0, 5, 9, 14]
-    figures["figure-4"] = plots.attention_clouds(
-        x[early] @ K.T,
-        x[early] @ Q.T,
-        data["plane_attention"][0][early],
-        titles=[f"$\\lambda_1 t$ = {v:.2g}" for v in times[early]],
-        columns=4,
-    )
-    final = {f"d = 1, n = {n}": data[f"line{n}_attention"][0][-1] for n in params.other_n}
-    if params.high:
-        final[f"d = {params.high_d}, n = {params.high_n}"] = data["high_attention"][0][-1]
-    for k, (title, panel) in enumerate(final.items()):
-        figures[f"figure-11-{k + 1}"] = plots.attention_maps(boolean_attention.coarse(panel), titles=[title])
-    depth = data[base + "depth"][0]  # (T, n)
-    late = t >= 1.0
-    lines = {f"row {i}": np.where(depth[late, i] < boolean_attention.DEEPEST, depth[late, i], np.nan) for i in range(4)}
-    figures["rate"] = plots.series(
-        t[late],
-        lines,
-        yscale="log",
-        ylabel=r"$-\log(1 - P_{i,lead})$",
-        reference={"$e^t$": (t[late], np.exp(t[late]))},
-    )
-    return figures
-
-
 EXPERIMENT = Experiment(
     name="low-rank-attention",
     title="Attention tends to a Boolean matrix of low rank",
@@ -253,10 +262,13 @@ EXPERIMENT = Experiment(
     params=Params,
     run=run,
     judge=judge,
-    draw=draw,
-    quick={"instances": 16, "other_n": (10,), "plane": 16, "plane_n": 40, "high": 0, "method": "rk4", "chunk": 8},
+    draw=low_rank_figures.draw,
+    quick={"instances": 24, "other_n": (10,), "plane": 24, "plane_n": 40, "high": 0, "method": "rk4", "chunk": 12},
     full={"instances": 2000, "plane": 2000},
     text="Attention of tokens on the line, in the plane and in many dimensions. On the line the left-most and "
     "right-most tokens end up with everybody's attention. The clouds show keys (green) and queries (purple), "
     "joined by lines as wide as the attention between them.",
+    check=check,
+    finding=finding,
+    leaves_out="d = 80 and n = 100, 24 starts instead of 200, fixed steps instead of adaptive ones.",
 )

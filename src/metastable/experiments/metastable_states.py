@@ -5,16 +5,20 @@ beta is an inverse temperature, and 64 is n, the number of tokens (d is 3).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from metastable.equation.dynamics import Dynamics
-from metastable.experiments.base import Data, Experiment, Figures, Films, Work
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
+from metastable.experiments.lifetime_figure import lifetimes
+from metastable.experiments.second_token import angle_to_first, second_token
+from metastable.experiments.self_checks import first_steps
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
-from metastable.plots.style import SOFT, one_axes, paper
+from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.two_clusters import two_cluster_time
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -24,6 +28,7 @@ LINK = 0.05  # radians: far below the spacing of metastable clusters, 1/sqrt(bet
 SPREAD = 0.01  # radians: standard deviation of the tokens of a prepared cluster
 MERGED = 0.2  # radians: two clusters this close are past the bottleneck
 SOURCE = "first paper, sec. 4.2.2 and Fig. 4"
+FOUR = "Fig. 4: several clusters"
 SLIPS = "beta is an inverse temperature, so beta = 9 is the colder setting, and sqrt(64) is sqrt(n), not sqrt(d)"
 
 
@@ -63,19 +68,59 @@ def pair(params: Params, seed: int) -> tuple[Dynamics, np.ndarray, int]:
 
 
 def run(params: Params, work: Work) -> Data:
-    times = np.unique(np.concatenate([np.linspace(0.0, params.t, 61), np.linspace(params.t, params.later, 10)]))
+    times = _times(params)
 
     def chunk(first: int, last: int) -> Data:
-        dynamics, _ = instance(params, params.seed)
-        x0 = np.stack([instance(params, params.seed + k)[1] for k in range(first, last)])
-        x = np.moveaxis(simulate(dynamics, x0, params.later, params.dt, save=times).x, 0, 1)  # (b, T, n, d)
+        x = np.moveaxis(simulate(*_starts(params, first, last), **_settings(params)).x, 0, 1)  # (b, T, n, d)
         sizes = sizes_of(cluster_labels(x, LINK))  # (b, T, n)
         kept = x[:1] if first == 0 else x[:0]
-        return {"clusters": (sizes > 1).sum(axis=-1), "alone": (sizes == 1).sum(axis=-1), "shown": kept}
+        return {
+            "clusters": (sizes > 1).sum(axis=-1),
+            "alone": (sizes == 1).sum(axis=-1),
+            "second": angle_to_first(x[:, [0, _at(times, params.t)]]),
+            "shown": kept,
+        }
 
-    size = min(50, params.instances)
+    size = _size(params)
     data = work.parts("runs", params.instances, size, chunk)
     return {**data, **work.parts("pairs", params.instances, size, lambda a, b: _pairs(params, a, b)), "t": times}
+
+
+def _starts(params: Params, first: int, last: int) -> tuple[Dynamics, np.ndarray]:
+    """The causal dynamics, and tokens of some instances (b, n, d)."""
+    made = [instance(params, params.seed + k) for k in range(first, last)]
+    return made[0][0], np.stack([x for _, x in made])
+
+
+def _size(params: Params) -> int:
+    return min(50, params.instances)
+
+
+def _times(params: Params) -> np.ndarray:
+    return np.unique(np.concatenate([np.linspace(0.0, params.t, 61), np.linspace(params.t, params.later, 10)]))
+
+
+def _settings(params: Params) -> dict[str, Any]:
+    return {"t": params.later, "dt": params.dt, "save": _times(params)}
+
+
+def check(params: Params) -> dict[str, Check]:
+    """The first causal run, and the first pair of clusters under full attention."""
+    one = np.eye(params.d)
+    causal = plain.on_sphere(lambda x: plain.pull(x, one, one, one, params.beta, causal=True))
+    chosen = [pair(params, params.seed + k) for k in range(_size(params))]
+    beta = float(np.random.default_rng([params.seed, 2]).uniform(1.0, 10.0))  # the first draw of `pair`
+    full = plain.on_sphere(lambda x: plain.pull(x, one, one, one, beta))
+    tokens = np.stack([x for _, x, _ in chosen])
+    settings = {"t": params.pair_t, "dt": params.dt, "save": 241}
+    return {
+        "causal tokens after the first steps": first_steps(
+            *_starts(params, 0, _size(params)), [causal], **_settings(params)
+        ),
+        "a pair of clusters after the first steps": first_steps(
+            [dyn for dyn, _, _ in chosen], tokens, [full], **settings
+        ),
+    }
 
 
 def _pairs(params: Params, first: int, last: int) -> Data:
@@ -103,7 +148,11 @@ def _centre_angle(x: np.ndarray, m: int) -> np.ndarray:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """A cluster has at least two tokens, linked up to LINK; "typical" means more often than not, a share of 1/2."""
+    """A cluster has at least two tokens, linked up to LINK; "typical" means more often than not, a share of 1/2.
+
+    Token 2 is compared with its quadrature by the rule of `second_token`: several clusters would be there without the
+    causal mask too, and at other beta; its path would not be the same.
+    """
     seeds = [params.seed + k for k in range(len(data["clusters"]))]
     then, end = _at(data["t"], params.t), _at(data["t"], params.later)
     clusters = data["clusters"]
@@ -135,7 +184,21 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         kind="observation",
         notes="mean number of merged groups per start, lone tokens counted",
     )
-    return [several, persist, fewer, _lifetimes(params, data, seeds)]
+    second = second_token(data["second"], np.full(len(seeds), params.beta), params.t, seeds)
+    return [several, persist, fewer, second, _lifetimes(params, data, seeds)]
+
+
+def finding(params: Params, data: Data) -> Finding:
+    """How many clusters there are, and how many are left later."""
+    then, end = (data["clusters"][:, _at(data["t"], when)] for when in (params.t, params.later))
+    off = np.abs(data["pair_time"] / data["pair_exact"] - 1.0)
+    return Finding(
+        f"At beta = {params.beta:g} several clusters persist (Fig. 4).",
+        f"{(then >= 2).mean():.0%} of {len(then)} starts have several at t = {params.t:g}, {then.mean():.1f} on "
+        f"average, and {end.mean():.1f} are left at t = {params.later:g}; two clusters live as long as a quadrature "
+        f"says, to {off.max():.2%}.",
+        FOUR,
+    )
 
 
 def _lifetimes(params: Params, data: Data, seeds: list[int]) -> Verdict:
@@ -171,54 +234,37 @@ def _at(t: np.ndarray, when: float) -> int:
 def draw(params: Params, data: Data) -> Figures:
     clusters = data["clusters"].astype(float)
     mean, half = clusters.mean(axis=0), 1.96 * clusters.std(axis=0) / np.sqrt(len(clusters))
+    setting = f"n = {params.n}, d = {params.d}, beta = {params.beta:g}, Q = K = V = I, causal"
+    shown = snapshots(data["shown"][0], data["t"], times=[0.0, params.t / 3, params.t, params.later], color="final")
+    counted = series(
+        data["t"],
+        {"mean": mean},
+        band={"mean": (mean - half, mean + half)},
+        reference={f"t = {params.t:g}, Fig. 4": ([params.t] * 2, [0.0, float((mean + half).max())])},
+        ylabel="clusters",
+    )
+    many = f"{params.instances} instances from seed {params.seed} on"
     return {
-        f"Fig. 4: beta = {params.beta:g}": snapshots(
-            data["shown"][0], data["t"], times=[0.0, params.t / 3, params.t, params.later], color="final"
+        FOUR: captioned(
+            shown, f"Tokens at four times, coloured by the cluster they end in. {setting}, {params.seed=}."
         ),
-        "Clusters of two or more tokens over time": series(
-            data["t"],
-            {"mean": mean},
-            band={"mean": (mean - half, mean + half)},
-            reference={f"t = {params.t:g}, Fig. 4": ([params.t] * 2, [0.0, float((mean + half).max())])},
-            ylabel="clusters",
+        "Clusters of two or more tokens over time": captioned(
+            counted, f"Tokens linked up to {LINK:g} rad, mean with a 95% band of {many}. {setting}."
         ),
-        "Lifetimes of two clusters, measured and exact": _draw_lifetimes(data),
+        "Lifetimes of two clusters, measured and exact": captioned(
+            lifetimes(data),
+            f"Two prepared clusters of {params.pair_n} tokens in all under full attention, Q = K = V = I, random "
+            f"sizes, angles and beta (colour), run to t = {params.pair_t:g}; {many}.",
+        ),
     }
-
-
-def _draw_lifetimes(data: Data) -> Figure:
-    merged = data["pair_merged"].astype(bool)
-    with paper():
-        figure, panel = one_axes(None, 3.6, 2.7)
-        ends = np.array([data["pair_exact"].min(), data["pair_exact"].max()])
-        panel.plot(ends, ends, color=SOFT, lw=1.0, ls="--", zorder=1, label="equal")
-        for chosen, marker, label in ((merged, "o", "merged"), (~merged, "^", "not yet merged")):
-            if not chosen.any():
-                continue
-            dots = panel.scatter(
-                data["pair_exact"][chosen],
-                data["pair_time"][chosen],
-                c=data["pair_beta"][chosen],
-                s=9,
-                marker=marker,
-                vmin=1.0,
-                vmax=10.0,
-                label=label,
-            )
-        panel.set(xscale="log", yscale="log", xlabel="time by quadrature", ylabel="time measured")
-        ticks = [v for v in (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0) if ends[0] <= v <= ends[1]]
-        for axis in (panel.xaxis, panel.yaxis):
-            axis.set_ticks(ticks, [f"{v:g}" for v in ticks])
-            axis.set_ticks([], minor=True)
-        panel.legend()
-        figure.colorbar(dots, ax=panel, fraction=0.06, pad=0.03, label="beta")
-    return figure
 
 
 def films(params: Params, data: Data) -> Films:
     early = data["t"] <= params.t
     shown = Trajectory(data["t"][early], data["shown"][0, early], instance(params, params.seed)[0])
-    return {f"Fig. 4 as a film: beta = {params.beta:g}": {"tokens": shown, "color": "final"}}
+    caption = f"n = {params.n}, d = {params.d}, beta = {params.beta:g}, Q = K = V = I, causal, seed {params.seed}, "
+    caption += f"t = 0 to {params.t:g}; colours: clusters at the end."
+    return {f"Fig. 4 as a film: beta = {params.beta:g}": {"tokens": shown, "color": "final", "caption": caption}}
 
 
 EXPERIMENT = Experiment(
@@ -230,11 +276,15 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 12, "n": 32, "later": 30.0, "pair_n": 16, "pair_t": 30.0},
+    quick={"instances": 40, "n": 32, "later": 30.0, "pair_n": 16, "pair_t": 30.0},
     full={"instances": 2000},
     films=films,
     text="The same tokens as in Fig. 3 at beta = 9: causal attention, V = I. Clusters persist at t = 15 and most of "
     "them longer, but not for ever. How long two clusters last is known exactly for full attention; prepared pairs "
     "with random sizes, angles and beta are run until they merge and compared with that quadrature, which grows like "
     "e^{beta (1 - cos phi)}.",
+    check=check,
+    finding=finding,
+    topic="observation",
+    leaves_out="32 tokens instead of 64, 40 starts instead of 200, and what happens after t = 30.",
 )

@@ -28,10 +28,27 @@ def pull(x: Array, Q: Array, K: Array, V: Array, beta: float = 1.0, causal: bool
     return moved
 
 
+def unnormalised(x: Array, beta: float) -> Array:
+    """(1/n) sum_j e^{beta <x_i, x_j>} x_j: the pull without the softmax's denominator, Q = K = V = I."""
+    out: Array = np.exp(beta * x @ x.T) @ x / len(x)
+    return out
+
+
 def projected(x: Array, v: Array) -> Array:
     """v_i - <v_i, x_i> x_i: the velocity on the sphere, where v is the pull; sec. 2.4 of the first."""
     tangent: Array = v - (v * x).sum(axis=1, keepdims=True) * x
     return tangent
+
+
+def on_sphere(pull_of: Callable[[Array], Array]) -> Field:
+    """The field |x_i| times the projected pull at x/|x|: tokens that leave the sphere by a step move alike."""
+
+    def field(t: float, x: Array) -> Array:
+        length = np.linalg.norm(x, axis=1, keepdims=True)
+        out: Array = length * projected(x / length, pull_of(x / length))
+        return out
+
+    return field
 
 
 def rescaled(t: float, z: Array, Q: Array, K: Array, V: Array, beta: float = 1.0, causal: bool = False) -> Array:

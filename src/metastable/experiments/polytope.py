@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from metastable import plots
-from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Figures, Films, Work
+from metastable.experiments import claim_instances, exact_pairs
+from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.observables import hull_count, hull_growth
+from metastable.plots.style import captioned
 from metastable.theory.limits import polytope_of
 from metastable.theory.theorems import THEOREMS, Triple
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -16,6 +17,7 @@ from metastable.trajectory import Trajectory
 CLAIM = THEOREMS[1]
 DETAILS = ("vertices", "largest distance from a vertex or 0")
 SOURCE = "second paper, Theorem 3.1"
+FIGURE_5 = "Fig. 5: tokens on their way to the vertices"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def triple(params: Params, index: int) -> Triple:
 
 
 def run(params: Params, work: Work) -> Data:
-    """Instances in chunks; the paths of the first two, for pictures."""
+    """Instances in chunks, the paths of the first two for pictures; and opposite pairs of the same triples."""
 
     def make(indices: list[int]) -> Data:
         cases = [triple(params, i) for i in indices]
@@ -50,7 +52,15 @@ def run(params: Params, work: Work) -> Data:
         )
         return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
 
-    return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
+    data = claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
+    cases = [triple(params, i) for i in range(min(params.instances, exact_pairs.COUNT))]
+    opposite = lambda: exact_pairs.pairs(CLAIM, cases, params.seed, params.method, params.chunk)  # noqa: E731
+    return data | work.part("pairs", opposite)
+
+
+def check(params: Params) -> dict[str, Check]:
+    """The first two instances, one of each family, from the start to t = 1/2."""
+    return claim_instances.check(CLAIM, [triple(params, i) for i in (0, 1)], method=params.method, chunk=params.chunk)
 
 
 def _measure(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
@@ -62,7 +72,7 @@ def _measure(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Five verdicts. Tolerances, besides those of `claim_instances`:
+    """Six verdicts. Tolerances, besides those of `claim_instances` and, for the last, of `exact_pairs`:
 
     - a token is at a vertex when it is within 2 resolutions of it: vertices are found up to one resolution, and a token
       may be one off its limit;
@@ -71,6 +81,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     - the hull's boundary only moves inwards and errors outside it are not amplified, so later tokens leave an earlier
       hull by no more than the sum of local errors (`claim_instances.GROWTH`);
     - "significantly smaller than n" is read as: on average at most half of n.
+
+    A limit of one vertex, or of none, is trivial.
     """
     seeds = range(params.seed, params.seed + params.instances)
     settled = data["outcome"] == claim_instances.HOLDS
@@ -80,7 +92,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     identity = np.where(settled, _identity(params, data) <= 2 * claim_instances.RESOLUTION, claim_instances.UNDECIDED)
     shrinks = [bool(g <= claim_instances.GROWTH) for g in data["growth"]]
     eligible = data["eligible"].tolist()
-    kept = settled & data["eligible"]
+    kept, trivial = settled & data["eligible"], (vertices <= 1).tolist()
     distances = f"relative distances at the end: {claim_instances.spread(data['residual'])}"
     return [
         judge_share(
@@ -88,6 +100,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             SOURCE,
             claim_instances.outcomes(data),
             eligible=eligible,
+            trivial=trivial,
             seeds=seeds,
             notes=distances,
         ),
@@ -97,6 +110,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             claim_instances.outcomes({"outcome": at_vertex}),
             kind="observation",
             eligible=eligible,
+            trivial=trivial,
             seeds=seeds,
             notes=f"distance from the nearest vertex, relative: {claim_instances.spread(away)}",
         ),
@@ -123,9 +137,23 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             "second paper, Claim 1",
             claim_instances.outcomes({"outcome": identity}),
             eligible=eligible,
+            trivial=trivial,
             seeds=seeds,
         ),
+        exact_pairs.verdict(data, SOURCE, params.seed),
     ]
+
+
+def finding(params: Params, data: Data) -> Finding:
+    """How many starts ended at the vertices of a polytope, and how many vertices it has."""
+    settled = data["outcome"] == claim_instances.HOLDS
+    vertices = claim_instances.average(data["details"][settled, 0])
+    return Finding(
+        "With V = I and Q^T K > 0 rescaled tokens tend to the boundary of a convex polytope (Theorem 3.1).",
+        f"{int(settled.sum())} of {params.instances} random starts did; of {params.n} tokens "
+        f"{vertices:.1f} become its vertices on average, and the others join them.",
+        FIGURE_5,
+    )
 
 
 def _identity(params: Params, data: Data) -> np.ndarray:
@@ -147,16 +175,28 @@ def draw(params: Params, data: Data) -> Figures:
     t = claim_instances.HORIZON * claim_instances.SHARES
     path = data["path"]
     figures = {}
+    form = "Q = K = I" if params.seed % 2 == 0 else "a random Q^T K > 0"
+    setting = f"n = {params.n}, d = {params.d}, V = I, {form}, beta = 1, seed {params.seed}"
     if params.d in (2, 3):
-        figures["figure-1"] = plots.polytope(path[0][[0, -1]], t[[0, -1]], times=[0, t[-1]], color="final")
-        figures["figure-5"] = plots.polytope(path[0], t, times=[0, 1, 2, 5], color="final", columns=2)
+        figures["Fig. 1: where tokens begin and end"] = captioned(
+            plots.polytope(path[0][[0, -1]], t[[0, -1]], times=[0, t[-1]], color="final"),
+            f"Rescaled tokens at t = 0 and {t[-1]:.3g}; orange: the limiting polytope. {setting}.",
+        )
+        figures[FIGURE_5] = captioned(
+            plots.polytope(path[0], t, times=[0, 1, 2, 5], color="final", columns=2),
+            f"The same start at t = 0, 1, 2 and 5; colours tell which vertex a token ends in. {setting}.",
+        )
     counts = {
         "at the start": np.bincount(data["start"].astype(int), minlength=params.n + 1),
         "in the limit": np.bincount(data["details"][:, 0].astype(int), minlength=params.n + 1),
     }
     shares = {name: 1.0 * row / row.sum() for name, row in counts.items()}
-    figures["vertices"] = plots.series(
-        np.arange(params.n + 1), shares, marks=True, xlabel="vertices of the hull", ylabel="share of instances"
+    figures["How many vertices the limit has"] = captioned(
+        plots.series(
+            np.arange(params.n + 1), shares, marks=True, xlabel="vertices of the hull", ylabel="share of instances"
+        ),
+        f"Vertices of the hull of {params.n} tokens in dimension {params.d}, before and after: share of "
+        f"{params.instances} instances from seed {params.seed} on, V = I, every other one with a random Q^T K > 0.",
     )
     return figures
 
@@ -164,7 +204,9 @@ def draw(params: Params, data: Data) -> Figures:
 def films(params: Params, data: Data) -> Films:
     """The first instance, until nothing moves."""
     shown = claim_instances.HALF
-    return {"polytope": Trajectory(claim_instances.HORIZON * claim_instances.SHARES[:shown], data["path"][0][:shown])}
+    run = Trajectory(claim_instances.HORIZON * claim_instances.SHARES[:shown], data["path"][0][:shown])
+    caption = f"n = {params.n}, d = {params.d}, V = I, beta = 1, seed {params.seed}, t = 0 to {run.t[-1]:.3g}."
+    return {"Tokens gather at the vertices": {"tokens": run, "caption": caption}}
 
 
 EXPERIMENT = Experiment(
@@ -176,10 +218,13 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 16, "method": "rk4", "chunk": 8},
+    quick={"instances": 24, "method": "rk4", "chunk": 12},
     full={"instances": 2000},
     films=films,
     text="Tokens in space under V = I, rescaled. Every other instance has Q = K = I as in the paper's figures, the"
     " rest a random Q^T K > 0. In the pictures the orange edges are those of the limiting polytope, whose "
     "corners are the leaders; colours tell which corner a token ends in.",
+    check=check,
+    finding=finding,
+    leaves_out="24 starts instead of 200, fixed steps instead of adaptive ones.",
 )

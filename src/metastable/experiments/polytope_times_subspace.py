@@ -6,8 +6,9 @@ import numpy as np
 
 from metastable import plots
 from metastable.equation.weights import paranormal
-from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments import claim_instances, exact_pairs
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.plots.style import captioned
 from metastable.theory.leading import paranormal_splitting
 from metastable.theory.theorems import THEOREMS, Triple, certified_until
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -15,6 +16,7 @@ from metastable.trajectory import Trajectory
 
 CLAIM = THEOREMS[3]
 SOURCE = "second paper, Theorem 5.1"
+FIGURE_8_TITLE = "Fig. 8: corners in a plane, spread across it"
 FIGURE_8 = np.diag([1.0, 1.0, -0.5])
 
 
@@ -59,7 +61,15 @@ def run(params: Params, work: Work) -> Data:
         )
         return made | {"path": made.pop("path")[[i < 2 for i in indices]]}
 
-    return claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
+    data = claim_instances.in_families(work, "instances", params.instances, params.chunk, 2, make)
+    cases = [triple(params, i) for i in range(min(params.instances, exact_pairs.COUNT))]
+    opposite = lambda: exact_pairs.pairs(CLAIM, cases, params.seed, params.method, params.chunk)  # noqa: E731
+    return data | work.part("pairs", opposite)
+
+
+def check(params: Params) -> dict[str, Check]:
+    """The first two instances, one of each family, from the start to t = 1/2."""
+    return claim_instances.check(CLAIM, [triple(params, i) for i in (0, 1)], method=params.method, chunk=params.chunk)
 
 
 def _measure(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
@@ -71,11 +81,11 @@ def _measure(case: Triple, run: Trajectory) -> dict[str, np.ndarray]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Three verdicts, with the tolerances of `claim_instances`; lambda is V's eigenvalue on F.
+    """Four verdicts, with the tolerances of `claim_instances` and of `exact_pairs`; lambda is V's eigenvalue on F.
 
     Distances are those of the projections on F along G from the boundary of their hull, or from 0. "Diverges along G"
     asks that the spread along the eigenvalue mu < 0 has grown tenfold by the end: tokens that follow leaders settled
-    at finite distance grow like e^{|mu| t}, which is e^{6.9} for Fig. 8.
+    at finite distance grow like e^{|mu| t}, which is e^{6.9} for Fig. 8. A polygon of one vertex is trivial.
     """
     eligible, seeds = data["eligible"].tolist(), range(params.seed, params.seed + params.instances)
     kept = (data["outcome"] == claim_instances.HOLDS) & data["eligible"]
@@ -90,6 +100,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             SOURCE,
             claim_instances.outcomes(data),
             eligible=eligible,
+            trivial=(data["details"][:, 0] <= 1).tolist(),
             seeds=seeds,
             notes=f"holding: Fig. 8 {counts[0]}/{published.sum()}, random {counts[1]}/{(~published).sum()}; "
             f"relative distances: {claim_instances.spread(data['residual'])}",
@@ -111,7 +122,20 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             seeds=(params.seed + np.flatnonzero(published)).tolist(),
             notes=f"growth of the spread: {claim_instances.spread(data['spread'][published])}",
         ),
+        exact_pairs.verdict(data, SOURCE, params.seed),
     ]
+
+
+def finding(params: Params, data: Data) -> Finding:
+    """How many starts reached the limit, and how far tokens spread along G."""
+    settled = data["outcome"] == claim_instances.HOLDS
+    vertices = claim_instances.average(data["details"][settled, 0])
+    return Finding(
+        "For paranormal V tokens tend to the boundary of a polytope in F times the subspace G (Theorem 5.1).",
+        f"{int(settled.sum())} of {params.instances} instances did, with {vertices:.1f} corners in F on average, while "
+        f"the spread along G grew {np.nanmedian(data['spread']):.0f}-fold where V is negative.",
+        FIGURE_8_TITLE,
+    )
 
 
 def draw(params: Params, data: Data) -> Figures:
@@ -123,9 +147,17 @@ def draw(params: Params, data: Data) -> Figures:
     corner = np.linalg.norm(shadow[-1][:, None] - shadow[-1][None], axis=-1) < 2e-3 * params.side
     labels = corner.argmax(axis=1)  # the first token at the same place
     colour = np.unique(labels, return_inverse=True)[1]
+    kind = "V = diag(1, 1, -1/2), Q = K = I" if (params.seed + k) % 2 == 0 else "a random paranormal V, Q^T K > 0"
+    setting = f"t = 0, 1, 2 and 5. n = {params.n}, d = 3, {kind}, beta = 1, seed {params.seed + k}"
     return {
-        "figure-8": plots.snapshots(z, t, times=times, color=colour, scale="own", geometry="rescaled", columns=2),
-        "polygon": plots.polytope(shadow, t, times=times, color=colour, columns=4),
+        FIGURE_8_TITLE: captioned(
+            plots.snapshots(z, t, times=times, color=colour, scale="own", geometry="rescaled", columns=2),
+            f"Rescaled tokens in space, each panel with a scale of its own, {setting}.",
+        ),
+        "The same seen in the plane F": captioned(
+            plots.polytope(shadow, t, times=times, color=colour, columns=4),
+            f"Coordinates in F along G; orange: the limiting polygon. {setting}.",
+        ),
     }
 
 
@@ -144,8 +176,11 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 16, "method": "rk4", "chunk": 8},
+    quick={"instances": 40, "method": "rk4", "chunk": 10},
     full={"instances": 2000},
     text="V is a multiple of the identity on a plane F and smaller on the rest, G. Seen in F tokens gather at the "
     "corners of a polygon; along G, where V is negative, they spread for ever (mind the scales).",
+    check=check,
+    finding=finding,
+    leaves_out="40 starts instead of 200, fixed steps instead of adaptive ones.",
 )

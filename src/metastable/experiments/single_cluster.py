@@ -4,15 +4,19 @@ The caption says "random Q, K", the text "Q^T K = I"; both are run, from the sam
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data, Experiment, Figures, Films, Work
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
+from metastable.experiments.self_checks import first_steps
 from metastable.initial import sphere
 from metastable.observables import cluster_count
 from metastable.plots import series, snapshots
+from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import exact_interval
 from metastable.theory.two_clusters import causal_second_token_time
@@ -50,14 +54,52 @@ def instance(params: Params, seed: int, reading: int = 0) -> tuple[Dynamics, np.
     return Dynamics(weights, beta=params.beta, mask="causal"), sphere(params.n, params.d, seed=seed)
 
 
-def run(params: Params, work: Work) -> Data:
+def check(params: Params) -> dict[str, Check]:
+    """The first instance in both readings, from its start; and as slow instances are run on, by adaptive steps."""
+    one = np.eye(params.d)
+    Q, K = np.random.default_rng([params.seed, 1]).standard_normal((2, params.d, params.d))
+
+    def field(Q: np.ndarray, K: np.ndarray) -> plain.Field:
+        return plain.on_sphere(lambda x: plain.pull(x, Q, K, one, params.beta, causal=True))
+
+    chosen = [instance(params, params.seed + k, r) for k in range(_size(params)) for r in (0, 1)]
+    dynamics, tokens, fields = (
+        [dyn for dyn, _ in chosen],
+        np.stack([x for _, x in chosen]),
+        [field(Q, K), field(one, one)],
+    )
+    found = {"tokens after the first steps": first_steps(dynamics, tokens, fields, **_early(params))}
+    if params.horizon > params.early:
+        late = first_steps(dynamics[:2], tokens[:2], fields, **_late(params))
+        found["tokens after adaptive steps"] = late
+    return found
+
+
+def _size(params: Params) -> int:
+    return min(50, params.instances)
+
+
+def _times(params: Params) -> np.ndarray:
     film = np.linspace(0.0, FILM, 61)
-    times = np.unique(np.concatenate([film, params.snapshots, np.linspace(FILM, params.early, 11)]))
+    return np.unique(np.concatenate([film, params.snapshots, np.linspace(FILM, params.early, 11)]))
+
+
+def _early(params: Params) -> dict[str, Any]:
+    return {"t": params.early, "dt": params.dt, "save": _times(params)}
+
+
+def _late(params: Params) -> dict[str, Any]:
+    more = params.horizon - params.early
+    return {"t": more, "method": "tsit5", "rtol": 1e-6, "save": [more]}
+
+
+def run(params: Params, work: Work) -> Data:
+    times = _times(params)
 
     def chunk(first: int, last: int) -> Data:
         chosen = [instance(params, params.seed + k, r) for k in range(first, last) for r in (0, 1)]
         tokens = np.stack([x for _, x in chosen])
-        runs = simulate([dyn for dyn, _ in chosen], tokens, params.early, params.dt, save=times)
+        runs = simulate([dyn for dyn, _ in chosen], tokens, **_early(params))
         x = np.stack([one.x for one in runs]).reshape(last - first, 2, len(times), params.n, params.d)
         gap = _angle(x, x[:, :, :1, :1])  # (b, 2, T, n): from x_1(0)
         kept = x[:1] if first == 0 else x[:0]
@@ -69,7 +111,7 @@ def run(params: Params, work: Work) -> Data:
             "shown": kept,
         }
 
-    data = work.parts("runs", params.instances, min(50, params.instances), chunk)
+    data = work.parts("runs", params.instances, _size(params), chunk)
     work.progress(1.0, "slow tokens")
     late = work.part("late", lambda: _later(params, data))
     return {**{key: data[key] for key in ("farthest", "second", "count", "shown")}, **late, "t": times}
@@ -82,8 +124,7 @@ def _later(params: Params, data: Data) -> Data:
     if len(slow) and params.horizon > params.early:
         chosen = [instance(params, params.seed + int(k), int(r)) for k, r in slow]
         start = np.stack([end[k, r] for k, r in slow])
-        more = params.horizon - params.early
-        runs = simulate([dyn for dyn, _ in chosen], start, more, method="tsit5", rtol=1e-6, save=[more])
+        runs = simulate([dyn for dyn, _ in chosen], start, **_late(params))
         for (k, r), (_, x), one in zip(slow, chosen, runs):
             end[k, r], far[k, r] = one.x[-1], _angle(one.x[-1], x[0]).max()
     speed = np.zeros(far.shape)
@@ -180,23 +221,43 @@ def _seeds(params: Params, data: Data) -> list[int]:
     return [params.seed + k for k in range(len(data["speed"]))]
 
 
+def finding(params: Params, data: Data) -> Finding:
+    """How many starts look like one cluster in Fig. 3's last picture, and how many end at the first token."""
+    counts = data["count"][:, 0, _at(data["t"], params.snapshots[-1])]
+    near = int((data["far"][:, 0] <= NEAR).sum())
+    return Finding(
+        "With V = I and beta = 1 causal tokens become one cluster, at the first token (Fig. 3).",
+        f"{near} of {len(counts)} starts with random Q and K end there by t = {params.horizon:g}; at the last picture, "
+        f"t = {params.snapshots[-1]:g}, {(counts == 1).mean():.0%} look like one cluster and the mean is "
+        f"{counts.mean():.1f}.",
+        f"Fig. 3, {READINGS[0]}",
+    )
+
+
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
 def draw(params: Params, data: Data) -> Figures:
-    figures = {
-        f"Fig. 3, {READINGS[r]}": snapshots(data["shown"][0, r], data["t"], times=params.snapshots, first="red")
-        for r in (0, 1)
-    }
+    setting = f"n = {params.n}, d = {params.d}, beta = {params.beta:g}, V = I, causal"
+    figures = {}
+    for r in (0, 1):
+        drawn = snapshots(data["shown"][0, r], data["t"], times=params.snapshots, first="red")
+        what = f"Tokens at three times; red: the first token. {setting}, {READINGS[r]}, seed {params.seed}."
+        figures[f"Fig. 3, {READINGS[r]}"] = captioned(drawn, what)
     single = data["count"] == 1  # (b, 2, T)
     lines = {READINGS[r]: single[:, r].mean(axis=0) for r in (0, 1)}
     bands = {READINGS[r]: _band(single[:, r]) for r in (0, 1)}
-    figures["Share of starts that have become one cluster"] = series(
+    share = series(
         data["t"],
         lines,
         band=bands,
         reference={f"t = {params.snapshots[-1]:g}": ([params.snapshots[-1]] * 2, [0.0, 1.0])},
         ylabel="share with one cluster",
+    )
+    figures["Share of starts that have become one cluster"] = captioned(
+        share,
+        f"Tokens linked up to {DOT:g} rad; 95% bands of {params.instances} starts from seed {params.seed} on. "
+        f"{setting}.",
     )
     return figures
 
@@ -210,7 +271,9 @@ def films(params: Params, data: Data) -> Films:
     early = data["t"] <= FILM
     dynamics, _ = instance(params, params.seed)
     shown = Trajectory(data["t"][early], data["shown"][0, 0, early], dynamics)
-    return {f"Fig. 3 as a film: {READINGS[0]}": {"tokens": shown, "first": "red"}}
+    caption = f"n = {params.n}, d = {params.d}, beta = {params.beta:g}, V = I, causal, {READINGS[0]}, "
+    caption += f"seed {params.seed}, t = 0 to {FILM:g}; red: the first token."
+    return {f"Fig. 3 as a film: {READINGS[0]}": {"tokens": shown, "first": "red", "caption": caption}}
 
 
 EXPERIMENT = Experiment(
@@ -222,11 +285,15 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 24, "n": 24, "early": 50.0, "horizon": 50.0},
+    quick={"instances": 48, "n": 24, "early": 50.0, "horizon": 50.0},
     full={"instances": 2000},
     films=films,
     text="Tokens uniform on the sphere under causal attention with V = I. Two claims are kept apart: that the tokens "
     "look like one cluster at t = 12, as in the picture, and that in the end all of them sit on the first token "
     "(red), which never moves. Convergence is exponential but slow: token k closes in at rate 1 - 1/k, token 2 the "
     "slowest.",
+    check=check,
+    finding=finding,
+    topic="observation",
+    leaves_out="24 tokens instead of 64, 48 starts instead of 200, and slow tokens beyond t = 50.",
 )

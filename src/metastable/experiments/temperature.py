@@ -6,15 +6,19 @@ beta, several. It also writes beta >= sqrt(d), "in our case 9 >= sqrt(64)", wher
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.second_token import angle_to_first, second_token
+from metastable.experiments.self_checks import first_steps
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series
-from metastable.plots.style import SOFT
+from metastable.plots.style import SOFT, captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import mean_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -41,18 +45,39 @@ def instance(params: Params, seed: int, beta: float) -> tuple[Dynamics, np.ndarr
     return Dynamics(beta=beta, mask="causal"), sphere(params.n, params.d, seed=seed)
 
 
+def _starts(params: Params, first: int, last: int) -> tuple[Dynamics, np.ndarray]:
+    """Some instances at every beta: one causal dynamics, and tokens (b betas, n, d)."""
+    x0 = np.stack([sphere(params.n, params.d, seed=params.seed + k) for k in range(first, last)])
+    tokens = np.repeat(x0, len(params.betas), axis=0)
+    return Dynamics(beta=np.tile(params.betas, last - first), mask="causal"), tokens
+
+
+def _settings(params: Params) -> dict[str, Any]:
+    return {"t": params.t, "dt": params.dt, "save": [params.t]}
+
+
+def check(params: Params) -> dict[str, Check]:
+    """The first instance at every beta."""
+    one = np.eye(params.d)
+    fields = [plain.on_sphere(lambda x, b=b: plain.pull(x, one, one, one, b, causal=True)) for b in params.betas]  # type: ignore[misc]
+    made = first_steps(*_starts(params, 0, _size(params)), fields, **_settings(params))
+    return {"tokens after the first steps": made}
+
+
+def _size(params: Params) -> int:
+    return min(25, params.instances)
+
+
 def run(params: Params, work: Work) -> Data:
-    betas = np.array(params.betas)
-
     def chunk(first: int, last: int) -> Data:
-        x0 = np.stack([sphere(params.n, params.d, seed=params.seed + k) for k in range(first, last)])
-        tokens = np.repeat(x0, len(betas), axis=0)  # (b betas, n, d)
-        dynamics = Dynamics(beta=np.tile(betas, last - first), mask="causal")
-        x = simulate(dynamics, tokens, params.t, params.dt, save=[params.t]).x[0]
-        size = sizes_of(cluster_labels(x, LINK)).reshape(last - first, len(betas), params.n)
-        return {"clusters": (size > 1).sum(axis=-1), "alone": (size == 1).sum(axis=-1)}
+        dynamics, tokens = _starts(params, first, last)
+        x = simulate(dynamics, tokens, **_settings(params)).x[0]
+        shape = (last - first, len(params.betas))
+        size = sizes_of(cluster_labels(x, LINK)).reshape(*shape, params.n)
+        second = angle_to_first(np.stack([tokens, x], axis=1)).reshape(*shape, 2)
+        return {"clusters": (size > 1).sum(axis=-1), "alone": (size == 1).sum(axis=-1), "second": second}
 
-    return work.parts("runs", params.instances, min(25, params.instances), chunk)
+    return work.parts("runs", params.instances, _size(params), chunk)
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -63,6 +88,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
     A threshold is judged at the first value of ``betas`` that satisfies it, and the converse (one cluster below it)
     half-way to 0, at the last value not above half the threshold: a threshold known up to a factor of two would pass.
+    Token 2 is compared with its quadrature at every beta (`second_token`), which tells one beta from another exactly.
     """
     several = data["clusters"] >= 2  # (b, betas)
     first = f"beta >= sqrt(n) = {np.sqrt(params.n):.3g}, the numbers given"
@@ -72,7 +98,27 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         _share(params, several, _above(params, np.sqrt(params.n)), "several clusters", True, first),
         _share(params, several, _above(params, np.sqrt(params.d)), "several clusters", True, second),
         _share(params, several, _half(params, np.sqrt(params.n)), "one cluster at most", False, "beta < sqrt(n)"),
+        _exact(params, data),
     ]
+
+
+def _exact(params: Params, data: Data) -> Verdict:
+    count = len(data["second"])
+    seeds = np.repeat(params.seed + np.arange(count), len(params.betas)).tolist()
+    return second_token(data["second"].reshape(-1, 2), np.tile(params.betas, count), params.t, seeds)
+
+
+def finding(params: Params, data: Data) -> Finding:
+    """The number of clusters at both ends of the range of beta, and at sqrt(n)."""
+    mean = data["clusters"].mean(axis=0)
+    at = _half(params, np.sqrt(params.n))
+    return Finding(
+        "Several clusters are said to need beta >= sqrt(d), with 9 >= sqrt(64), which is sqrt(n).",
+        f"The mean number of clusters at t = {params.t:g} grows from {mean[0]:.1f} at beta = {params.betas[0]:g} to "
+        f"{mean[-1]:.1f} at {params.betas[-1]:g}, and is {mean[at]:.1f} already at {params.betas[at]:g}: nothing "
+        "special happens at either root.",
+        f"Clusters at t = {params.t:g} over beta",
+    )
 
 
 def _above(params: Params, threshold: float) -> int:
@@ -133,7 +179,11 @@ def draw(params: Params, data: Data) -> Figures:
         panel.axvline(np.sqrt(number), color=SOFT, lw=0.8, ls="--", zorder=0)
         top = panel.get_xaxis_transform()
         panel.text(np.sqrt(number), 1.0, name, color=SOFT, transform=top, ha="center", va="bottom")
-    return {f"Clusters at t = {params.t:g} over beta": figure}
+    caption = (
+        f"Means with 95% bands of {params.instances} starts from seed {params.seed} on, tokens linked up to {LINK:g} "
+    )
+    caption += f"rad. n = {params.n}, d = {params.d}, Q = K = V = I, causal."
+    return {f"Clusters at t = {params.t:g} over beta": captioned(figure, caption)}
 
 
 EXPERIMENT = Experiment(
@@ -145,9 +195,13 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 24, "n": 32, "betas": (0.5, 1.0, 2.0, 4.0, 6.0, 9.0)},
+    quick={"instances": 48, "n": 32, "betas": (0.5, 1.0, 2.0, 4.0, 6.0, 9.0)},
     full={"instances": 2000},
     text="Causal attention, V = I, the same tokens at every beta: the number of clusters at t = 15 with 95% bands. "
     "beta is an inverse temperature: the paper's wording has it the other way round. Nothing special happens at "
     "sqrt(n).",
+    check=check,
+    finding=finding,
+    topic="observation",
+    leaves_out="32 tokens instead of 64, six values of beta instead of eleven, 48 starts instead of 200.",
 )

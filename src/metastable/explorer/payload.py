@@ -8,6 +8,7 @@ The header names every array with its type, shape and place (``assets/decode.js`
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from metastable.backend import jax
 from metastable.equation.dynamics import Dynamics
 from metastable.explorer.scene_layout import Layout, layout
 from metastable.observables.tracking import persistent_identities
-from metastable.plots.colours import identity_ranks, visible_clusters
+from metastable.plots.colours import identity_ranks, labels_of
 from metastable.plots.motion import Motion, read_motion
 from metastable.trajectory import Trajectory
 
@@ -38,6 +39,7 @@ def pack(
     title: str = "",
     limit: NDArray[np.float64] | None = None,
     extra: Mapping[str, Any] | None = None,
+    brief: bool = False,
 ) -> bytes:
     """A run as bytes for the player.
 
@@ -54,16 +56,12 @@ def pack(
         Segments of the predicted limit set, in the tokens' own coordinates.
     extra : mapping
         More arrays and plain values to send along.
+    brief : bool
+        Tokens alone, without clusters and attention: several times quicker, for a first picture while one steers.
     """
     motion = _thinned(read_motion(run, run=of))
     scene = layout(motion)
-    ranks, counts = _clusters(motion)
-    arrays: dict[str, tuple[str, Any]] = {
-        "t": ("f4", motion.t),
-        "tokens": ("f4", scene.tokens),
-        "cluster": ("u1", np.where((ranks >= 0) & (ranks < 255), ranks, 255)),
-        "clusters": ("i4", counts),
-    }
+    arrays: dict[str, tuple[str, Any]] = {"t": ("f4", motion.t), "tokens": ("f4", scene.tokens)}
     if scene.fit is not None:
         arrays["fit"] = ("f4", scene.fit)
     if limit is not None and len(limit):
@@ -71,21 +69,33 @@ def pack(
     header = _header(run, motion, scene, title or describe(run, motion))
     if names is not None:
         header["names"] = [str(name) for name in names]
-    found = attention_states(run, motion, of)
-    if found is not None:
-        states, maps = found  # (F,), (F, h, n, n)
-        top = float(maps.max(initial=0.0)) or 1.0
-        received = maps.mean(axis=(1, 2))  # (F, n)
-        arrays["attention"] = ("u1", np.rint(255 * maps / top))
-        arrays["received"] = ("u1", np.rint(255 * received / (received.max(initial=0.0) or 1.0)))
-        arrays["attentionAt"] = ("i4", np.abs(motion.indices[:, None] - states[None]).argmin(axis=1))
-        header |= {"heads": maps.shape[1], "attentionTop": top}
+    if not brief:
+        ranks, counts = _clusters(motion)
+        arrays["cluster"] = ("u1", np.where((ranks >= 0) & (ranks < 255), ranks, 255))
+        arrays["clusters"] = ("i4", counts)
+        _add_attention(run, motion, of, header, arrays)
     for name, value in (extra or {}).items():
         if isinstance(value, np.ndarray):
             arrays[name] = ("f4", value)
         else:
             header[name] = value
     return encode(header, arrays)
+
+
+def _add_attention(
+    run: Trajectory, motion: Motion, of: int, header: dict[str, Any], arrays: dict[str, tuple[str, Any]]
+) -> None:
+    """Attention, and what every token receives of it, in 255 parts of the largest value."""
+    found = attention_states(run, motion, of)
+    if found is None:
+        return
+    states, maps = found  # (F,), (F, h, n, n)
+    top = float(maps.max(initial=0.0)) or 1.0
+    received = maps.mean(axis=(1, 2))  # (F, n)
+    arrays["attention"] = ("u1", np.rint(255 * maps / top))
+    arrays["received"] = ("u1", np.rint(255 * received / (received.max(initial=0.0) or 1.0)))
+    arrays["attentionAt"] = ("i4", np.abs(motion.indices[:, None] - states[None]).argmin(axis=1))
+    header |= {"heads": maps.shape[1], "attentionTop": top}
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, tuple[str, Any]]) -> bytes:
@@ -146,24 +156,14 @@ def _thinned(motion: Motion) -> Motion:
     if len(motion.t) <= most:
         return motion
     kept = np.unique(np.linspace(0, len(motion.t) - 1, most).round().astype(int))
-    return Motion(
-        motion.t[kept],
-        motion.x[kept],
-        motion.indices[kept],
-        motion.sphere,
-        motion.letter,
-        motion.clock,
-        motion.note,
-        motion.valid_until,
-        motion.end,
-    )
+    return replace(motion, t=motion.t[kept], x=motion.x[kept], indices=motion.indices[kept])
 
 
 def _clusters(motion: Motion) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
     """Ranks (T, n) of the clusters that the eye sees, persistent through mergers, and their number (T,)."""
     states = max(2, min(len(motion.t), LINKED // motion.n))
     kept = np.unique(np.linspace(0, len(motion.t) - 1, states).round().astype(int))
-    labels = visible_clusters(motion, motion.x[kept])  # (F, n)
+    labels = labels_of(motion, motion.x[kept])  # (F, n)
     at = np.searchsorted(kept, np.arange(len(motion.t)), side="right") - 1
     return identity_ranks(persistent_identities(labels))[at], np.asarray((labels.max(axis=1) + 1)[at])
 

@@ -3,6 +3,7 @@
 Torch and transformers are imported when they are first used.
 """
 
+from metastable.errors import doors
 from metastable.models.from_arrays import from_arrays
 from metastable.models.ladder import Ladder, ladder
 from metastable.models.load import load
@@ -26,3 +27,5 @@ __all__ = [
     "texts",
     "trajectory",
 ]
+
+doors(globals())

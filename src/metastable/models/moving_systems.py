@@ -14,6 +14,7 @@ import numpy as np
 from metastable.backend import Array, Tokens, jax, jnp, register
 from metastable.equation.blocks import Block, Scale
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.geometry import unit
 from metastable.models.layer_parts import network, norm_part
 from metastable.models.model import Model
 from metastable.models.sphere_rungs import Length, LongToken, sphere
@@ -65,8 +66,14 @@ def climb(
     for layer in range(depth):
         if layer == 0 or not model.shared:
             made = _layer(model, layer, n, lengths[layer], wanted)
-        x = {name: _step(made[s.kind, x[name].dtype], s.switches, x[name]) for name, s in systems.items()}
+        x = {name: _moved(made[s.kind, x[name].dtype], s, x[name]) for name, s in systems.items()}
         yield x if layer < depth - 1 else _normed(model, systems, x, depth)
+
+
+def _moved(dynamics: Dynamics, system: System, x: Tokens) -> Tokens:
+    """The tokens of a system after one layer; particles that a block moves are put back on the sphere."""
+    after = _step(dynamics, system.switches, x)
+    return unit(after) if system.on_sphere and not dynamics.geometry.fixed_norm else after
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
@@ -101,11 +108,15 @@ def _layer(model: Model, layer: int, n: int, length: Length, wanted: set[tuple[s
 
 
 def _with_mlp(particles: Dynamics, whole: Block, length: Length, dtype: Any) -> Block:
-    """The block of particles that are moved by the MLP as well."""
+    """The block of particles that are moved by the MLP as well.
+
+    As in the papers' equation attention and MLP read the same token and are added, y + attention(y) + MLP(y), whatever
+    the model's own order.
+    """
     norm = None if whole.order == "post" else whole.mlp_norm
     mlp = LongToken(whole.mlp, norm, whole.mlp_out, jnp.asarray(length.token, dtype))
     own = particles.block
-    return Block(mlp=mlp) if own is None else replace(own, mlp=mlp, mlp_norm=own.attention_norm)
+    return Block(mlp=mlp) if own is None else replace(own, mlp=mlp, order="parallel")
 
 
 def _same(x: Tokens) -> Tokens:

@@ -13,6 +13,9 @@ The bare system is rung 0, the papers' equation: one head, softmax, the token it
 | MLP | adds nothing, its bias included: rung 3 | rung 0 | rung 0 with the MLP |
 | residual | x + f(x) becomes f(x) | the same | rung 0 |
 
+The MLP is given to the bare system as the equation has it: attention and MLP read the same particle and are added,
+y + attention(y) + MLP(y), before it is put back on the sphere. In most models the MLP reads what attention has made.
+
 Positions that are embedded (BERT, GPT-2) are left out of the tokens at layer 0: of the network's, and of rung 0's,
 which has them otherwise. Norms of queries and keys and the final norm stay in all systems.
 

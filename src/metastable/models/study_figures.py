@@ -175,6 +175,7 @@ def _ladder(study: Study) -> dict[str, Picture]:
         found["parts"] = Picture(
             lambda: figures.part_bars(study),
             "What each part does alone: how far the network is from the model without it, and how much nearer the bare "
-            "system (rung 0) comes with it, less than nothing where it leads away; whiskers: spread over texts.",
+            "system (rung 0) comes with it, less than nothing where it leads away (the MLP beside "
+            "attention: both read the same particle and are added); whiskers: spread over texts.",
         )
     return found

@@ -4,6 +4,7 @@ Tokens are x (..., n, d), attention is P (..., n, n) with heads among the leadin
 `OBSERVABLES` names what `Trajectory.observe` can measure.
 """
 
+from metastable.errors import doors
 from metastable.observables.attention_rank import boolean_distance, effective_rank, rank
 from metastable.observables.clusters import cluster_count, cluster_labels, cluster_sizes, count_of, sizes_of
 from metastable.observables.eigenvector_projections import (
@@ -84,3 +85,5 @@ __all__ = [
     "strong_renyi_centers",
     "track",
 ]
+
+doors(globals())

@@ -82,19 +82,31 @@ def _labels(run: Run, tolerance: float | None, geometry: str | None) -> np.ndarr
     return clusters.cluster_labels(*_measured(run, tolerance, geometry))
 
 
+def _clustered(
+    run: Run, values: ArrayLike, name: str, own: Sequence[str], tolerance: float | None, geometry: str | None
+) -> "xarray.DataArray":
+    """Labelled values that say by which tolerance clusters were found."""
+    _, used, measure = _measured(run, tolerance, geometry)
+    words = {"tolerance": used, "tolerance_units": "rad" if MEASURES[measure] == "angle" else "1"}
+    return labelled(run, values, name, own).assign_attrs(words)
+
+
 def cluster_count(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Number of clusters by single linkage."""
-    return labelled(run, clusters.cluster_count(*_measured(run, tolerance, geometry)), "clusters")
+    values = clusters.cluster_count(*_measured(run, tolerance, geometry))
+    return _clustered(run, values, "clusters", [], tolerance, geometry)
 
 
 def cluster_labels(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Cluster of every token, numbered by first token at each time."""
-    return labelled(run, _labels(run, tolerance, geometry), "cluster_labels", ["token"])
+    values = _labels(run, tolerance, geometry)
+    return _clustered(run, values, "cluster_labels", ["token"], tolerance, geometry)
 
 
 def cluster_sizes(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
     """Sizes of cluster 0, 1, ..., then zeros."""
-    return labelled(run, clusters.sizes_of(_labels(run, tolerance, geometry)), "cluster_sizes", ["cluster"])
+    values = clusters.sizes_of(_labels(run, tolerance, geometry))
+    return _clustered(run, values, "cluster_sizes", ["cluster"], tolerance, geometry)
 
 
 def cluster_identities(run: Run, tolerance: float | None = None, geometry: str | None = None) -> "xarray.DataArray":
@@ -104,7 +116,7 @@ def cluster_identities(run: Run, tolerance: float | None = None, geometry: str |
     for index in np.ndindex(labels.shape[1:-1]):
         one = (slice(None), *index)
         names[one] = tracking.track(labels[one], run.t).identities
-    return labelled(run, names, "cluster_identities", ["token"])
+    return _clustered(run, names, "cluster_identities", ["token"], tolerance, geometry)
 
 
 # --- energy -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 `PLOTS` names the pictures of a run that `Trajectory.plot` and the command line can draw.
 """
 
+from metastable.errors import doors
 from metastable.plots.attention_maps import attention_maps, heatmap
 from metastable.plots.clouds import attention_clouds
 from metastable.plots.colours import identity_colours
@@ -11,26 +12,32 @@ from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.figure_files import save_cells, save_figure, save_preview
 from metastable.plots.film import animate
 from metastable.plots.histograms import histograms
+from metastable.plots.inline_film import Film, film
+from metastable.plots.overlay import overlay
 from metastable.plots.phase import phase_diagram
 from metastable.plots.polytopes import hull_edges, polytope
 from metastable.plots.series import projections, series
 from metastable.plots.snapshots import snapshots
-from metastable.plots.style import PALETTE, paper
+from metastable.plots.style import PALETTE, SIZES, paper, slides
 from metastable.plots.text_table import table
 from metastable.plots.trajectories import trajectories
 
 __all__ = [
     "PALETTE",
     "PLOTS",
+    "SIZES",
+    "Film",
     "Plot",
     "animate",
     "attention_clouds",
     "attention_maps",
     "eigenvalues",
+    "film",
     "heatmap",
     "histograms",
     "hull_edges",
     "identity_colours",
+    "overlay",
     "paper",
     "phase_diagram",
     "plot",
@@ -40,7 +47,10 @@ __all__ = [
     "save_figure",
     "save_preview",
     "series",
+    "slides",
     "snapshots",
     "table",
     "trajectories",
 ]
+
+doors(globals())

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
-from metastable.plots.style import DIVERGING, HEAT, panels, paper
+from metastable.plots.style import DIVERGING, HEAT, Size, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -31,6 +31,7 @@ def heatmap(
     diverging: bool = False,
     bar: str = "",
     title: str = "",
+    size: Size | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw any matrix as a heat map: head correlations, attention per head and token, distances.
@@ -47,6 +48,8 @@ def heatmap(
         Values at the ends of the colours; the matrix's own when None.
     diverging
         Two-sided colours around 0, for correlations.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes.
 
@@ -62,7 +65,7 @@ def heatmap(
     bottom = low if low is not None else (-reach if diverging else float(finite.min()))
     top = high if high is not None else (reach if diverging else float(finite.max()))
     tall = float(np.clip(values.shape[0] / values.shape[1], 0.45, 1.3))
-    figure, (panel,) = panels(ax, 1, 3.2, 0.74 * tall, 0.3)
+    figure, (panel,) = panels(ax, 1, 3.2, 0.74 * tall, 0.3, size=size)
     norm = Normalize(bottom, top if top > bottom else bottom + 1.0)
     image = _image(panel, values, norm, DIVERGING if diverging else HEAT)
     panel.set(xlabel=xlabel, ylabel=ylabel, title=title)
@@ -80,6 +83,7 @@ def attention_maps(
     tokens: Sequence[str] | None = None,
     log: bool = False,
     columns: int | None = None,
+    size: Size | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw attention matrices side by side (over times or heads) with one colour scale.
@@ -96,6 +100,8 @@ def attention_maps(
         Colours by the logarithm, from 1e-4 to 1.
     columns
         Panels in a row.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes, one per panel.
 
@@ -113,7 +119,7 @@ def attention_maps(
     if titles is not None and len(titles) != len(P):
         raise InputError(f"There are {len(P)} attention matrices but {len(titles)} titles; give one per matrix.")
     wide = 2.7 if len(P) == 1 else 1.9
-    figure, axes = panels(ax, len(P), wide, 1.0, 0.1 if len(P) > 1 else -0.15, columns=columns)
+    figure, axes = panels(ax, len(P), wide, 1.0, 0.1 if len(P) > 1 else -0.15, columns=columns, size=size)
     # Attention lies between 0 and 1 but is often far below: the scale ends at the largest value drawn.
     top = float(np.nanmax(P)) if np.isfinite(P).any() else 1.0
     norm = LogNorm(1e-4, 1.0, clip=True) if log else Normalize(0.0, top if top > 0 else 1.0)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from metastable.errors import InputError
 from metastable.plots.projection import principal
 from metastable.plots.spaces import limits
-from metastable.plots.style import FAINT, KEYS, QUERIES, panels, paper
+from metastable.plots.style import FAINT, KEYS, QUERIES, Size, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +25,7 @@ def attention_clouds(
     titles: Sequence[str] | None = None,
     names: tuple[str, str] = ("$Kx_j$", "$Qx_i$"),
     columns: int | None = None,
+    size: Size | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw the clouds of keys (green) and queries (purple), joined by lines of width P_ij.
@@ -44,6 +45,8 @@ def attention_clouds(
         What keys and queries are called in the legend.
     columns
         Panels in a row.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes, one per panel.
 
@@ -62,7 +65,7 @@ def attention_clouds(
             f"Clouds need keys and queries (m, n, k) and attention (m, n, n), but shapes {y.shape}, {q.shape} and "
             f"{P.shape} were given."
         )
-    figure, axes = panels(ax, len(P), 2.0, 1.0, 0.4 + 0.15 * (y.shape[-1] > 2), columns=columns)
+    figure, axes = panels(ax, len(P), 2.0, 1.0, 0.4 + 0.15 * (y.shape[-1] > 2), columns=columns, size=size)
     y, q = _flat(y, q)  # (m, n, 2)
     for k, panel in enumerate(axes):
         _clouds(panel, y[k], q[k], P[k], names)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
 from metastable.observables import track
-from metastable.observables.clusters import cluster_labels
+from metastable.observables.clusters import cluster_labels, sizes_of
 from metastable.plots.motion import Motion
 from metastable.plots.style import PALETTE, PAPER, RED, SOFT
 
@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Color: TypeAlias = str | ArrayLike | None  # a colouring or colour by name, labels, identities or values
 
 COLOURINGS = ("cluster", "final", "token")
+_MOST_LABELS = 300_000  # tokens times saves that are coloured by cluster without being asked for
 
 
 def palette(count: int) -> Floats:
@@ -73,13 +74,14 @@ def token_colours(motion: Motion, color: Color = None, first: str | None = None)
     motion
         The run.
     color
-        None (one colour), "cluster" (identities tracked through merges), "final" (by the cluster a token ends in),
+        None (one colour for each cluster at the end, at all times, paler while a token is alone; plain where most
+        tokens stay alone), "cluster" (identities tracked through merges), "final" (by the cluster a token ends in),
         "token" (by place in the sequence), a colour, labels (n,), identities (T, n), or real values (n,).
     first
         A colour for the first token, for example "red".
     """
     if color is None:
-        colours = np.array(to_rgba(PALETTE[0]))
+        colours = _gathering(motion) if _tells(motion) else np.array(to_rgba(PALETTE[0]))
     elif isinstance(color, str):
         colours = _named(motion, color)
     else:
@@ -103,7 +105,7 @@ def _named(motion: Motion, color: str) -> NDArray[Any]:
     if color == "cluster":
         return identity_colours(tracked_identity(motion))  # (T, n)
     if color == "final":
-        return identity_colours(visible_clusters(motion, motion.x[-1:]))  # (1, n)
+        return identity_colours(labels_of(motion, motion.x[-1:]))  # (1, n)
     if not is_color_like(color):
         raise unknown("colouring", color, COLOURINGS)
     return np.array(to_rgba(color))
@@ -130,25 +132,60 @@ def _from_array(motion: Motion, values: NDArray[Any]) -> Floats:
 
 
 def tracked_identity(motion: Motion) -> NDArray[np.int_]:
-    """Cluster identities (T, n) of a run, for clusters as the eye sees them.
+    """Cluster identities (T, n) of a run, at the tolerance that its observables have: "cluster_identities"."""
+    return track(labels_of(motion, motion.x), motion.t).identities
 
-    Identities at the observables' finer tolerance are in "cluster_identities", which may be given as colours instead.
+
+def labels_of(motion: Motion, x: Floats) -> NDArray[np.int_]:
+    """Cluster labels (m, n) of states x (m, n, d) of a run, at the tolerance that its observables have."""
+    return cluster_labels(x, motion.tolerance, "sphere" if motion.unit else "euclidean")
+
+
+def _gathering(motion: Motion) -> Floats:
+    """Colours (T, n, 4) of the clusters at the end, paler for a token that is still alone."""
+    labels = labels_of(motion, motion.x)  # (T, n)
+    alone = np.take_along_axis(sizes_of(labels), labels, axis=1) == 1
+    return paler(np.broadcast_to(identity_colours(labels[-1:]), (*alone.shape, 4)), 0.5 * alone)
+
+
+def _tells(motion: Motion) -> bool:
+    """Whether colours by cluster say something, and can be had in no time: most tokens end in company."""
+    if motion.n * len(motion.t) > _MOST_LABELS or motion.n < 2 or (motion.unit and not motion.x.any(axis=-1).all()):
+        return False
+    sizes = sizes_of(labels_of(motion, motion.x[-1:]))[0]
+    return bool(sizes[sizes > 1].sum() >= motion.n / 2)
+
+
+def clusters_in_words(motion: Motion, index: int = -1) -> str:
+    """How many clusters there are at a saved time, with the tolerance that decides it.
+
+    >>> import numpy as np
+    >>> from metastable.plots.motion import read_motion
+    >>> clusters_in_words(read_motion(np.eye(3)[[0, 0, 1]]))
+    '2 clusters at 0.01 rad'
     """
-    return track(visible_clusters(motion, motion.x), motion.t).identities
+    state = motion.x[index][None]
+    count = int(labels_of(motion, state).max()) + 1
+    return f"{count} cluster{'s' * (count != 1)} at {tolerance_in_words(motion)}"
 
 
-def visible_clusters(motion: Motion, x: Floats) -> NDArray[np.int_]:
-    """Cluster labels (m, n) of states x (m, n, d) of a run, for clusters as the eye sees them.
+def tolerance_in_words(motion: Motion) -> str:
+    """How close tokens of one cluster are, with its unit."""
+    return f"{motion.tolerance:.2g} {motion.unit}".rstrip()
 
-    Tokens are linked within a fifth of the spacing that as many evenly spread tokens would have, at most 0.1 of the
-    radius: dots that touch on paper.
-    """
-    start, largest = motion.x[0], float(np.abs(motion.x[0]).max()) or 1.0
-    away = np.linalg.norm(start / largest - (start / largest).mean(axis=0), axis=1)  # scaled: squares may overflow
-    radius = 1.0 if motion.sphere else largest * float(np.sqrt((away**2).mean()))
-    spacing = 2.5 * motion.n ** (-1 / max(1, motion.d - motion.sphere))
-    tolerance = min(0.2 * spacing, 0.1) * (radius or 1.0)
-    return cluster_labels(x, tolerance, "sphere" if motion.sphere else "euclidean")
+
+def colour_legend(motion: Motion, color: Color, first: str | None) -> str:
+    """What colours mean, for the line under a picture and for its caption; empty where there is nothing to say."""
+    said = [f"{first}: first token"] if first is not None else []
+    if isinstance(color, str) and color == "token":
+        said.insert(0, "dark to light: first to last token")
+    if color is None and _tells(motion):
+        said.insert(0, f"colours: {clusters_in_words(motion)} at the end; pale or grey: alone")
+    if isinstance(color, str) and color == "cluster":
+        said.insert(0, f"colours: {clusters_in_words(motion)} at the end, kept through mergers; grey: alone")
+    if isinstance(color, str) and color == "final":
+        said.insert(0, f"colours: which of {clusters_in_words(motion)} a token ends in; grey: alone")
+    return "; ".join(said)
 
 
 def paler(colours: Floats, amount: Floats | float) -> Floats:

@@ -1,14 +1,17 @@
 """Named pictures of a run, for `Trajectory.plot` and the command line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 from metastable.plots import trajectory_plots
 from metastable.plots.colours import Color
+from metastable.plots.style import Size
 from metastable.plots.trajectory_plots import Choices
 from metastable.trajectory import Trajectory
 
@@ -22,6 +25,7 @@ class Plot:
     options: tuple[str, ...]
 
 
+@door
 def plot(
     trajectory: Trajectory,
     kind: str = "snapshots",
@@ -33,8 +37,13 @@ def plot(
     view: tuple[float, float] | None = None,
     run: int | None = None,
     head: int | None = None,
-    observable: str | None = None,
+    observable: str | Callable[[Trajectory], Any] | None = None,
     log: bool | None = None,
+    log_time: bool | None = None,
+    centre: str | None = None,
+    band: float | str | None = None,
+    size: Size | None = None,
+    ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw a named picture of a run.
 
@@ -45,11 +54,12 @@ def plot(
     kind
         A name in `PLOTS`.
     times
-        Times to show: a count or the times themselves.
+        Times to show: a count of saved ones, or the times themselves, which are met exactly.
     spacing
         "linear" or "exponential" spacing of a count of times.
     color
-        "cluster" (identities kept through merges), "final", "token", a colour, labels (n,) or identities (T, n).
+        "cluster" (identities kept through merges), "final", "token", a colour, labels (n,) or identities (T, n). None:
+        one colour for each cluster at the end, paler while a token is alone.
     first
         A colour for the first token, for example "red".
     view
@@ -59,14 +69,22 @@ def plot(
     head
         Which attention head, counted from 0.
     observable
-        What a time series shows, a name in `metastable.observables.OBSERVABLES`.
+        What a time series shows: a name in `metastable.observables.OBSERVABLES`, or a function of the run.
     log
         Logarithmic colours of attention, or vertical axis of a time series.
+    log_time
+        A logarithmic axis of time.
+    centre, band
+        The line of an ensemble, "median" or "mean", and its shade: a share of the runs, "std", "range" or "none".
+    size
+        "column" or "page" of a two-column paper, "slide", a width, or width and height in inches.
+    ax
+        Existing axes to draw in, as many as the picture has panels.
 
     Returns
     -------
     Figure
-        Write it with `save_figure`.
+        Go on with it, or write it with `save_figure`; ``figure.caption`` says in a sentence what it shows.
 
     Examples
     --------
@@ -75,10 +93,12 @@ def plot(
     >>> fig = plot(run, "snapshots", times=[0.0, 1.0], first="red")
     >>> len(fig.axes)
     2
+    >>> fig.caption.partition(", rk4")[0]
+    'Tokens at t = 0.0 and 1.0: n = 8, d = 3, beta = 9, causal mask, softmax, on the sphere, V = I, Q^T K = I'
     """
     if kind not in PLOTS:
         raise unknown("kind of picture", kind, PLOTS)
-    choices = Choices(times, spacing, color, first, view, run, head, observable, log)
+    choices = Choices(times, spacing, color, first, view, run, head, observable, log, log_time, centre, band, size, ax)
     picture = PLOTS[kind]
     for name in choices.given:
         if name not in picture.options:
@@ -86,8 +106,9 @@ def plot(
     return picture.draw(trajectory, choices)
 
 
+_ROOM = ("size", "ax")
 _TIMES = ("times", "spacing")
-_TOKENS = ("color", "first", "view", "run")
+_TOKENS = ("color", "first", "view", "run", *_ROOM)
 
 PLOTS: dict[str, Plot] = {
     "snapshots": Plot("tokens at a few times", trajectory_plots.draw_snapshots, _TIMES + _TOKENS),
@@ -96,15 +117,25 @@ PLOTS: dict[str, Plot] = {
         "tokens and the convex hull they end in, d = 2 or 3", trajectory_plots.draw_polytope, _TIMES + _TOKENS
     ),
     "attention": Plot(
-        "attention matrices over times or heads", trajectory_plots.draw_attention, (*_TIMES, "run", "head", "log")
+        "attention matrices over times or heads",
+        trajectory_plots.draw_attention,
+        (*_TIMES, "run", "head", "log", *_ROOM),
     ),
-    "clouds": Plot("keys and queries joined by attention", trajectory_plots.draw_clouds, (*_TIMES, "run", "head")),
-    "series": Plot("an observable over time", trajectory_plots.draw_series, ("observable", "run", "log")),
+    "clouds": Plot(
+        "keys and queries joined by attention", trajectory_plots.draw_clouds, (*_TIMES, "run", "head", *_ROOM)
+    ),
+    "series": Plot(
+        "an observable over time",
+        trajectory_plots.draw_series,
+        ("observable", "run", "log", "log_time", "centre", "band", *_ROOM),
+    ),
     "similarity": Plot(
-        "histograms of pairwise similarity over time", trajectory_plots.draw_similarity, (*_TIMES, "run")
+        "histograms of pairwise similarity over time", trajectory_plots.draw_similarity, (*_TIMES, "run", *_ROOM)
     ),
     "hyperplanes": Plot(
-        "coordinates along V's eigenvectors over time", trajectory_plots.draw_hyperplanes, ("run", "head")
+        "coordinates along V's eigenvectors over time",
+        trajectory_plots.draw_hyperplanes,
+        ("run", "head", "log_time", *_ROOM),
     ),
-    "eigenvalues": Plot("eigenvalues of V in the complex plane", trajectory_plots.draw_eigenvalues, ("head",)),
+    "eigenvalues": Plot("eigenvalues of V in the complex plane", trajectory_plots.draw_eigenvalues, ("head", *_ROOM)),
 }

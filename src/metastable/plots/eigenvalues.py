@@ -10,7 +10,7 @@ from matplotlib.patches import Circle
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError
-from metastable.plots.style import FAINT, PALETTE, RASTER_ABOVE, SOFT, panels, paper
+from metastable.plots.style import FAINT, PALETTE, RASTER_ABOVE, SOFT, Size, panels, paper
 
 
 @paper()
@@ -21,6 +21,7 @@ def eigenvalues(
     leading: bool = True,
     radius: float | None = None,
     columns: int | None = None,
+    size: Size | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw eigenvalues in the complex plane, one panel per matrix.
@@ -40,6 +41,8 @@ def eigenvalues(
         A circle to compare with, for example 1 for normalised Ginibre matrices.
     columns
         Panels in a row.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes, one per panel.
 
@@ -56,7 +59,7 @@ def eigenvalues(
         raise InputError(f"Eigenvalues to draw have shape (k,) or (panels, k), but {np.shape(values)} was given.")
     if titles is not None and len(titles) != len(spectra):
         raise InputError(f"There are {len(spectra)} spectra but {len(titles)} titles; give one each.")
-    figure, axes = panels(ax, len(spectra), 2.6 if len(spectra) == 1 else 2.0, 1.0, 0.12, columns=columns)
+    figure, axes = panels(ax, len(spectra), 2.6 if len(spectra) == 1 else 2.0, 1.0, 0.12, columns=columns, size=size)
     spec = axes[0].get_subplotspec()
     in_row = spec.get_gridspec().ncols if spec is not None else len(axes)
     for k, (panel, spectrum) in enumerate(zip(axes, spectra)):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from metastable.errors import InputError
+from metastable.errors import InputError, door
 from metastable.plots.colours import Color, paler, token_colours
 from metastable.plots.encoder import SUFFIXES, encode, mp4_options
 from metastable.plots.figure_files import whole_file
 from metastable.plots.frames import Scene, shoot
-from metastable.plots.motion import Movable, clock_times, read_motion
+from metastable.plots.motion import Movable, read_motion
 from metastable.plots.paint import NV12, RGB
+from metastable.plots.shown_times import clock_times
 from metastable.plots.spaces import view_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
+@door
 def animate(
     tokens: Movable,
     path: str | os.PathLike[str],

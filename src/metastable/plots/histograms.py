@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
-from metastable.plots.style import INK, PALETTE, one_axes, panels, paper
+from metastable.plots.style import INK, PALETTE, Size, one_axes, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +25,7 @@ def histograms(
     layout: str = "ridge",
     xlabel: str = "pairwise cosine similarity",
     columns: int | None = None,
+    size: Size | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw one histogram per layer or time.
@@ -43,6 +44,8 @@ def histograms(
         Words for the horizontal axis.
     columns
         Panels in a row, for small multiples.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes: one for a ridge, one per row for small multiples.
 
@@ -70,16 +73,21 @@ def histograms(
     area = (np.nan_to_num(heights) * np.diff(bins)).sum(axis=1, keepdims=True)
     density = np.nan_to_num(heights) / np.where(area > 0, area, 1.0)  # (m, bins)
     if layout == "ridge":
-        return _ridge(density, bins, words, xlabel, ax)
-    return _multiples(density, bins, words, xlabel, columns, ax)
+        return _ridge(density, bins, words, xlabel, size, ax)
+    return _multiples(density, bins, words, xlabel, columns, size, ax)
 
 
 def _ridge(
-    density: Floats, bins: Floats, words: Sequence[str], xlabel: str, ax: Axes | Sequence[Axes] | None
+    density: Floats,
+    bins: Floats,
+    words: Sequence[str],
+    xlabel: str,
+    size: Size | None,
+    ax: Axes | Sequence[Axes] | None,
 ) -> Figure:
     count = len(density)
     axes = ax if isinstance(ax, Axes) or ax is None else next(iter(ax))
-    figure, panel = one_axes(axes, 3.4, float(np.clip(0.9 + 0.3 * count, 1.6, 7.0)))
+    figure, panel = one_axes(axes, 3.4, float(np.clip(0.9 + 0.3 * count, 1.6, 7.0)), size)
     # Each row is scaled by its own peak, as a spike at 1 would flatten all others.
     tints = matplotlib.colormaps["viridis"](np.linspace(0.12, 0.85, count))
     for k, (row, tint) in enumerate(zip(density, tints)):
@@ -101,9 +109,10 @@ def _multiples(
     words: Sequence[str],
     xlabel: str,
     columns: int | None,
+    size: Size | None,
     ax: Axes | Sequence[Axes] | None,
 ) -> Figure:
-    figure, axes = panels(ax, len(density), 1.75, 0.75, 0.25, columns=columns)
+    figure, axes = panels(ax, len(density), 1.75, 0.75, 0.25, columns=columns, size=size)
     spec = axes[0].get_subplotspec()
     in_row = spec.get_gridspec().ncols if spec is not None else len(axes)
     for k, (panel, row, word) in enumerate(zip(axes, density, words)):

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.plots.colours import paler
 from metastable.plots.globe import runs_of
-from metastable.plots.style import PAPER, RASTER_ABOVE
+from metastable.plots.style import PAPER, RASTER_ABOVE, magnified
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def dots_apart(ax: Axes, xy: Floats) -> NDArray[np.int_]:
 
 def dot_area(count: ArrayLike) -> Floats:
     """Area of a dot in square points: smaller the more dots there are."""
-    return np.clip(20.0 * (64 / np.maximum(count, 1)) ** 0.6, 1.2, 26.0)
+    return magnified() ** 2 * np.clip(20.0 * (64 / np.maximum(count, 1)) ** 0.6, 1.2, 26.0)
 
 
 def shade(depth: Floats, shading: float) -> tuple[Floats, Floats]:

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
+from metastable.observables.clusters import TOLERANCE
+from metastable.observables.from_trajectory import default_tolerance
 
 Floats = NDArray[np.float64]
 
@@ -23,9 +26,6 @@ class Moving(Protocol):
     @property
     def x(self) -> np.ndarray:
         """Tokens (T, ..., n, d)."""
-
-
-SPACINGS = ("linear", "exponential")
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Motion:
         The time after which rounding may have changed the run.
     end
         The last time the run was meant to save; later than t[-1] when it is unfinished.
+    tolerance, unit
+        How close tokens of one cluster are, as for the observables of the run, and "rad" for an angle.
     """
 
     t: Floats
@@ -63,6 +65,8 @@ class Motion:
     note: str = ""
     valid_until: float = np.inf
     end: float = -np.inf
+    tolerance: float = TOLERANCE
+    unit: str = ""
 
     @property
     def n(self) -> int:
@@ -170,7 +174,8 @@ def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geome
     if x.ndim < 3 or 0 in x.shape:
         raise InputError(f"Tokens to draw have shape (times, tokens, dimension) but {x.shape} was given.")
     times = _times(tokens.t if isinstance(tokens, Moving) else t, len(x))
-    x, note = _one_run(x, run)
+    first = x[:1]
+    x, note = one_run(x, run)
     finite = np.isfinite(x).all(axis=(1, 2)) & np.isfinite(times)  # an unfinished run is filled with nan
     if not finite.any():
         raise InputError("There is nothing to draw: the run has no saved time at which every token is finite.")
@@ -179,6 +184,7 @@ def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geome
         note = ", ".join(filter(None, [note, f"run unfinished, stops at t = {short(times[indices[-1]])}"]))
     end, x, times = float(np.nanmax(times)), x[indices], times[indices]
     name = geometry if geometry is not None else _geometry(getattr(tokens, "dynamics", None), x)
+    by_angle = name == "sphere" or (geometry is None and whole and getattr(tokens, "dynamics", None) is None)
     if name not in ("sphere", "euclidean", "rescaled"):
         raise unknown("geometry", name, ("sphere", "euclidean", "rescaled"))
     return Motion(
@@ -191,6 +197,8 @@ def read_motion(tokens: Movable, t: ArrayLike | None = None, run: int = 0, geome
         note=note,
         valid_until=_certified(tokens),
         end=end,
+        tolerance=default_tolerance(SimpleNamespace(x=first), "sphere" if by_angle else "euclidean"),
+        unit="rad" if by_angle else "",
     )
 
 
@@ -209,7 +217,7 @@ def _times(t: ArrayLike | None, count: int) -> Floats:
     return times
 
 
-def _one_run(x: Floats, run: int) -> tuple[Floats, str]:
+def one_run(x: Floats, run: int) -> tuple[Floats, str]:
     """(T, ..., n, d) -> (T, n, d) of that run, and the remark that says which."""
     if x.ndim == 3:
         if run not in (0, -1):
@@ -235,37 +243,3 @@ def _clock(trajectory: object, times: Floats) -> str:
     made = getattr(trajectory, "provenance", None) or {}
     layers = made.get("discrete", False) or getattr(trajectory, "dynamics", None) is None
     return "layer" if layers and np.array_equal(times, np.round(times)) else "t"
-
-
-def clock_times(motion: Motion, count: int, spacing: str = "linear") -> Floats:
-    """`count` times over the run: evenly, or at an exponential pace (early times closer together).
-
-    The exponential clock is t = T (e^{a s} - 1)/(e^a - 1) for s from 0 to 1, with a chosen so that its first part
-    resolves the first saved step: smooth at 0, where geometric spacing would jump.
-    """
-    if spacing not in SPACINGS:
-        raise unknown("spacing", spacing, SPACINGS)
-    if count < 1:
-        raise InputError(f"At least one time is needed, but {count} were requested.")
-    start, length = motion.t[0], motion.t[-1] - motion.t[0]
-    if count == 1 or length == 0:
-        return motion.t[-1:] if count == 1 else np.full(count, start)
-    s = np.linspace(0.0, 1.0, count)
-    if spacing == "exponential":
-        a = np.log1p(length / (motion.t[1] - motion.t[0]))
-        s = np.expm1(a * s) / np.expm1(a)
-    return np.asarray(start + length * s)
-
-
-def pick(motion: Motion, times: int | ArrayLike | None, spacing: str = "linear", default: int = 4) -> NDArray[np.intp]:
-    """Indices of the saved states to show: a count of them, or those nearest to the given times."""
-    if times is None or isinstance(times, int | np.integer):
-        return motion.nearest(clock_times(motion, default if times is None else int(times), spacing))
-    wanted = np.atleast_1d(np.asarray(times, dtype=float))
-    first, last = motion.t[0], max(motion.t[-1], motion.end)
-    slack = 1e-9 * max(1.0, abs(last))
-    outside = ~((wanted >= first - slack) & (wanted <= last + slack))
-    if wanted.size == 0 or outside.any():
-        which = f"{wanted[outside][0]:g} was requested" if wanted.size else "none was given"
-        raise InputError(f"Times to show lie between {first:g} and {last:g}, but {which}.")
-    return motion.nearest(wanted)

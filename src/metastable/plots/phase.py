@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
-from metastable.plots.style import RED, one_axes, paper
+from metastable.plots.style import RED, Size, one_axes, paper
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +33,7 @@ def phase_diagram(
     contours: Sequence[float] = (),
     curves: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
     title: str = "",
+    size: Size | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw a phase diagram: one coloured cell per pair of parameters.
@@ -53,6 +54,8 @@ def phase_diagram(
         Values whose level lines are drawn.
     curves
         Theory to compare with: name to (x, y).
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes.
 
@@ -74,7 +77,7 @@ def phase_diagram(
             f"A phase diagram over {len(across)} by {len(upright)} parameters has values of shape "
             f"({len(upright)}, {len(across)}), not {z.shape}."
         )
-    figure, panel = one_axes(ax, 3.4, 2.7)
+    figure, panel = one_axes(ax, 3.4, 2.7, size)
     whole = z.dtype.kind in "iub" and len(z.ravel()) > 0 and int(z.max()) - int(z.min()) < 12
     norm, colours = _colours(z, whole, low, high)
     panel.set_facecolor("#EEEEEE")

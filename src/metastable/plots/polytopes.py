@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import ConvexHull
 
 from metastable.errors import InputError
-from metastable.plots.colours import Color, token_colours
+from metastable.plots.captions import caption, times_in_words
+from metastable.plots.colours import Color, colour_legend, token_colours
 from metastable.plots.marks import draw_dots
-from metastable.plots.motion import Movable, pick, read_motion
+from metastable.plots.motion import Movable, read_motion
+from metastable.plots.shown_times import pick
 from metastable.plots.spaces import View, view_of
-from metastable.plots.style import INK, PALETTE, footnote, panels, paper
+from metastable.plots.style import INK, PALETTE, Size, captioned, footnote, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +34,7 @@ def polytope(
     view: tuple[float, float] | None = None,
     run: int = 0,
     columns: int | None = None,
+    size: Size | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw tokens in R^2 or R^3 with the edges of a convex polytope (figures 1 and 5 of the second paper).
@@ -45,7 +48,7 @@ def polytope(
     vertices
         Points (m, d) whose convex hull is drawn; the tokens at the last time when None.
     times
-        Which times: a count (4 when None) or the times themselves.
+        Which times: a count (4 when None) of saved ones, or the times themselves, met exactly.
     spacing
         "linear" or "exponential" spacing of a count of times.
     color, first
@@ -56,6 +59,8 @@ def polytope(
         Which run of an ensemble.
     columns
         Panels in a row.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes, one per panel.
 
@@ -73,11 +78,11 @@ def polytope(
     corners = motion.x[-1] if vertices is None else np.atleast_2d(np.asarray(vertices, dtype=float))
     if corners.shape[-1] != motion.d:
         raise InputError(f"Vertices of dimension {corners.shape[-1]} do not fit tokens of dimension {motion.d}.")
-    chosen = pick(motion, times, spacing)
+    motion, chosen = pick(motion, times, spacing, tokens=tokens, run=run)
     colours = token_colours(motion, color, first)
     shown = np.concatenate([motion.x[chosen].reshape(-1, motion.d), corners])[None]
     seen = view_of(motion, shown, view)
-    figure, axes = panels(ax, len(chosen), *seen.panel, columns=columns)
+    figure, axes = panels(ax, len(chosen), *seen.panel, columns=columns, size=size)
     edges = hull_edges(corners)  # (edges, 2, d)
     for index, panel in zip(chosen, axes):
         seen.backdrop(panel)
@@ -85,8 +90,10 @@ def polytope(
         xy, depth = seen.place(motion.t[[index]], motion.x[[index]])
         draw_dots(panel, xy[0], depth[0], colours[index], seen.shading, first is not None)
         panel.set_title(motion.label(motion.t[index]))
-    footnote(figure, motion.note)
-    return figure
+    legend = colour_legend(motion, color, first)
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
+    what = f"Tokens at {times_in_words(motion, chosen)} with a convex polytope (orange)"
+    return captioned(figure, caption(what, tokens, motion, legend))
 
 
 def hull_edges(points: ArrayLike) -> Floats:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import InputError, unknown
 from metastable.plots.colours import cycle
-from metastable.plots.style import FAINT, INK, SOFT, one_axes, panels, paper
+from metastable.plots.style import FAINT, INK, PALETTE, SOFT, Size, magnified, one_axes, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +32,10 @@ def series(
     xscale: str = "linear",
     yscale: str = "linear",
     marks: bool = False,
+    plateaus: Sequence[tuple[float, float, float]] = (),
     title: str = "",
+    outside: bool = False,
+    size: Size | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw observables over time (or over any parameter).
@@ -53,6 +56,12 @@ def series(
         "linear", "log" or "symlog"; values a logarithm cannot show are left out.
     marks
         Draw a dot at each value, for measurements at few places.
+    outside
+        The legend to the right of the panel, in a wider figure: for many series, or long names.
+    plateaus
+        Stretches to mark, each (start, end, value): a broad line with the value and how long it lasts beside it.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes.
 
@@ -70,7 +79,7 @@ def series(
     when = np.atleast_1d(np.asarray(t, dtype=float))
     lines: Mapping[str, ArrayLike] = values if isinstance(values, Mapping) else {"": values}
     bands = band if isinstance(band, Mapping) else {} if band is None else {next(iter(lines)): band}
-    figure, panel = one_axes(ax)
+    figure, panel = one_axes(ax, size=6.0 if outside and size is None else size)
     for (name, line), colour in zip(lines.items(), cycle(len(lines))):
         _one_line(panel, when, np.asarray(line), name, colour, marks)
         if name in bands:
@@ -85,8 +94,9 @@ def series(
     if yscale == "linear" and all(_counts(np.asarray(line)) for line in lines.values()):
         panel.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     panel.grid(True, axis="y")
+    _mark_plateaus(panel, plateaus, xscale)
     if any(lines) or reference:
-        panel.legend(loc="best")
+        panel.legend(**({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if outside else {"loc": "best"}))
     return figure
 
 
@@ -103,6 +113,25 @@ def _one_line(panel: Axes, t: Floats, line: NDArray[Any], name: str, colour: Col
     panel.plot(t, line, color=colour, label=name, drawstyle=style, **marker)
 
 
+def _mark_plateaus(panel: Axes, plateaus: Sequence[tuple[float, float, float]], xscale: str) -> None:
+    """A broad pale line along each plateau, and its value and duration above its middle."""
+    low, high = panel.get_xlim()
+    for start, end, value in plateaus:
+        left, right = max(start, low), min(end, high)
+        panel.plot([left, right], [value, value], color=PALETTE[1], lw=5.0, alpha=0.35, solid_capstyle="butt", zorder=1)
+        middle = np.sqrt(left * right) if xscale == "log" and left > 0 else (left + right) / 2
+        panel.annotate(
+            f"{value:g} for {end - start:.3g}",
+            (middle, value),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=6.5 * magnified(),
+            color=SOFT,
+        )
+
+
 @paper()
 def projections(
     t: ArrayLike,
@@ -114,6 +143,8 @@ def projections(
     names: Sequence[str] | None = None,
     ylabel: str = r"$\varphi_j^*(z_i)$",
     levels: Sequence[float] = (),
+    xscale: str = "linear",
+    size: Size | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw coordinates of the tokens over time: mean as a line, spread over tokens as a shade.
@@ -140,6 +171,10 @@ def projections(
         Words for the vertical axis.
     levels
         Predicted limits, drawn as dashed lines.
+    xscale
+        "linear" or "log".
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes: one, or two when split.
 
@@ -154,6 +189,8 @@ def projections(
     """
     if spread not in SPREADS:
         raise unknown("spread", spread, SPREADS)
+    if xscale not in AXIS_SCALES:
+        raise unknown("axis scale", xscale, AXIS_SCALES)
     when, y = np.asarray(t, dtype=float), np.asarray(values, dtype=float)
     y = y[..., None] if y.ndim == 2 else y  # (T, n, k)
     if y.ndim != 3 or len(y) != len(when):
@@ -167,7 +204,7 @@ def projections(
     labels = np.broadcast_to(labels[:, None] if labels.ndim == 1 else labels, y.shape[1:])  # (n, k)
     up = np.nan_to_num(y[-1].mean(axis=0)) >= 0
     rows = [np.flatnonzero(up), np.flatnonzero(~up)] if split else [np.arange(y.shape[2])]
-    figure, axes = panels(ax, len(rows), 3.4, 0.4 if split else 0.62, 0.3, columns=1)
+    figure, axes = panels(ax, len(rows), 3.4, 0.4 if split else 0.62, 0.3, columns=1, size=size)
     colours = list(cycle(y.shape[2]))
     for panel, row in zip(axes, rows):
         for k in row.tolist():
@@ -178,7 +215,9 @@ def projections(
         for level in [c for c in levels if not split or (c >= 0) == (panel is axes[0])]:
             panel.axhline(level, color=INK, lw=0.7, ls=(0, (4, 2)), zorder=1.5)
         panel.axhline(0.0, color=FAINT, lw=0.6, zorder=0)
-        panel.set(ylabel=ylabel, xlim=(when[0], when[-1] if when[-1] > when[0] else when[0] + 1))
+        start = when[when > 0][0] if xscale == "log" and (when > 0).any() else when[0]
+        panel.set_xscale(xscale, **({"nonpositive": "mask"} if xscale == "log" else {}))
+        panel.set(ylabel=ylabel, xlim=(start, when[-1] if when[-1] > start else start + 1))
         if names is not None and len(row):
             panel.legend(loc="best", ncols=min(4, len(row)))
     axes[-1].set_xlabel("time $t$")

@@ -8,12 +8,14 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from metastable.errors import unknown
-from metastable.plots.colours import Color, token_colours
+from metastable.plots.captions import caption, times_in_words
+from metastable.plots.colours import Color, colour_legend, token_colours
 from metastable.plots.marks import draw_dots, draw_lines
-from metastable.plots.motion import Motion, Movable, pick, read_motion
+from metastable.plots.motion import Motion, Movable, read_motion
 from metastable.plots.planes import draw_planes
+from metastable.plots.shown_times import pick
 from metastable.plots.spaces import View, view_of
-from metastable.plots.style import footnote, panels, paper
+from metastable.plots.style import Size, captioned, footnote, panels, paper
 
 Floats = NDArray[np.float64]
 
@@ -36,6 +38,7 @@ def snapshots(
     run: int = 0,
     geometry: str | None = None,
     columns: int | None = None,
+    size: Size | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
     """Draw the tokens at a few times, one panel each.
@@ -47,11 +50,13 @@ def snapshots(
     t
         Times of an array, (T,).
     times
-        Which times: a count (4 when None) or the times themselves; the nearest saved ones are shown and named.
+        Which times: a count (4 when None) of saved ones, or the times themselves, met exactly: between saved states
+        the run's own method is asked, or the cubic through its neighbours.
     spacing
         "linear" or "exponential" spacing of a count of times.
     color
-        None, "cluster", "final", "token", a colour, labels (n,), identities (T, n) or values (n,).
+        "cluster", "final", "token", a colour, labels (n,), identities (T, n) or values (n,). None: one colour for each
+        cluster at the end, paler while a token is alone. A line under the picture says what colours mean.
     first
         A colour for the first token, for example "red".
     view
@@ -66,6 +71,8 @@ def snapshots(
         "sphere", "euclidean" or "rescaled" for an array; unit tokens mean the sphere when None.
     columns
         Panels in a row.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes, one per panel.
 
@@ -85,14 +92,15 @@ def snapshots(
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     motion = read_motion(tokens, t, run, geometry)
-    chosen = pick(motion, times, spacing)
-    colours = token_colours(motion, color, first)
+    motion, chosen = pick(motion, times, spacing, tokens=tokens, run=run)
+    colours, legend = token_colours(motion, color, first), colour_legend(motion, color, first)
+    said = caption(f"Tokens at {times_in_words(motion, chosen)}", tokens, motion, legend)
     if motion.d == 1:
-        return _on_a_line(motion, chosen, colours, first is not None, ax)
+        return captioned(_on_a_line(motion, chosen, colours, first is not None, legend, size, ax), said)
     shown = motion.x[chosen]  # (m, n, d)
     own = scale == "own" or (scale == "auto" and _spreads_differ(shown))
     views = [view_of(motion, shown[k : k + 1] if own else shown, view) for k in range(len(chosen))]
-    figure, axes = panels(ax, len(chosen), *views[0].panel, columns=columns)
+    figure, axes = panels(ax, len(chosen), *views[0].panel, columns=columns, size=size)
     for k, (index, panel, seen) in enumerate(zip(chosen, axes, views)):
         seen.backdrop(panel)
         if direction is not None:
@@ -103,8 +111,8 @@ def snapshots(
         panel.set_title(motion.label(motion.t[index]))
     if ax is None and not own:
         _outer_labels(axes, columns_of(figure, len(chosen)))
-    footnote(figure, motion.note)
-    return figure
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
+    return captioned(figure, said)
 
 
 def columns_of(figure: Figure, count: int) -> int:
@@ -128,17 +136,23 @@ def _spreads_differ(shown: Floats) -> bool:
 
 
 def _on_a_line(
-    motion: Motion, chosen: NDArray[np.intp], colours: Floats, first: bool, ax: Axes | Sequence[Axes] | None
+    motion: Motion,
+    chosen: NDArray[np.intp],
+    colours: Floats,
+    first: bool,
+    legend: str,
+    size: Size | None,
+    ax: Axes | Sequence[Axes] | None,
 ) -> Figure:
     """d = 1: all paths against time, with dots at the chosen times."""
     seen = view_of(motion)
-    figure, (panel,) = panels(ax, 1, *seen.panel)
+    figure, (panel,) = panels(ax, 1, *seen.panel, size=size)
     seen.backdrop(panel)
     draw_paths(panel, motion, seen, colours, first)
     for index in chosen:
         xy, depth = seen.place(motion.t[[index]], motion.x[[index]])
         draw_dots(panel, xy[0], depth[0], colours[index], first=first, area=9.0 if motion.n < 200 else 3.0)
-    footnote(figure, motion.note)
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
     return figure
 
 

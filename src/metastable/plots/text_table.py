@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.table import Table
 
 from metastable.errors import InputError
-from metastable.plots.style import FAINT, INK, PAGE, SOFT, new_figure, paper
+from metastable.plots.style import FAINT, INK, PAGE, SOFT, Size, one_axes, paper
 
 _ROW = 0.24  # inches
 
@@ -21,6 +21,7 @@ def table(
     rows: Sequence[str],
     cells: Sequence[Sequence[str]],
     *,
+    size: Size | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw a table.
@@ -31,6 +32,8 @@ def table(
         Names; a column's may have two lines.
     cells
         One sequence of texts for each row, as long as ``columns``.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes.
 
@@ -42,10 +45,9 @@ def table(
     """
     if len(cells) != len(rows) or any(len(row) != len(columns) for row in cells):
         raise InputError(f"A table of {len(rows)} rows and {len(columns)} columns needs as many cells.")
-    if ax is None:
-        ax = new_figure(PAGE, _ROW * (len(rows) + 2.2)).add_subplot()
-    figure = ax.figure
-    assert isinstance(figure, Figure)
+    own, ax = ax is None, one_axes(ax, PAGE, _ROW * (len(rows) + 2.2), size)[1]
+    figure = ax.get_figure(root=True)
+    assert figure is not None
     ax.set(xlim=(0.0, 1.0), ylim=(len(rows) - 0.5, -1.9))
     ax.axis("off")
     first = min(0.4, 0.012 * max(map(len, rows), default=0) + 0.02)
@@ -58,7 +60,7 @@ def table(
         for cell, x in zip(row, places):
             ax.text(x, y, cell, ha="right", va="center")
         ax.plot([0.0, 1.0], [y + 0.5, y + 0.5], color=FAINT, lw=0.5)
-    if len(figure.axes) == 1:
+    if own:
         figure.cells = [["", *columns], *([name, *row] for name, row in zip(rows, cells))]  # type: ignore[attr-defined]
     return figure
 

@@ -6,12 +6,13 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from metastable.errors import InputError
-from metastable.plots.colours import Color, paler, token_colours
+from metastable.plots.captions import caption
+from metastable.plots.colours import Color, colour_legend, paler, token_colours
 from metastable.plots.marks import dot_area, draw_dots
 from metastable.plots.motion import Movable, read_motion, short
 from metastable.plots.snapshots import draw_paths
 from metastable.plots.spaces import time_disc, view_of
-from metastable.plots.style import footnote, panels, paper
+from metastable.plots.style import Size, captioned, footnote, panels, paper
 
 
 @paper()
@@ -25,6 +26,7 @@ def trajectories(
     view: tuple[float, float] | None = None,
     run: int = 0,
     geometry: str | None = None,
+    size: Size | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw every token's path as a thin smooth line, with a small open ring at its start and a dot at its end.
@@ -40,7 +42,8 @@ def trajectories(
     until
         Stop the paths at this time; the whole run when None.
     color
-        None, "cluster", "final", "token", a colour, labels (n,), identities (T, n) or values (n,).
+        "cluster", "final", "token", a colour, labels (n,), identities (T, n) or values (n,). None: one colour for each
+        cluster at the end, paler while a token is alone. A line under the picture says what colours mean.
     first
         A colour for the first token, for example "red"; its path is drawn thicker.
     view
@@ -49,6 +52,8 @@ def trajectories(
         Which run of an ensemble.
     geometry
         "sphere", "euclidean" or "rescaled" for an array; unit tokens mean the sphere when None.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
         Existing axes.
 
@@ -69,7 +74,7 @@ def trajectories(
     on_circle = motion.sphere and motion.d == 2
     seen = time_disc(motion) if on_circle else view_of(motion, motion.x[: last + 1], view)
     width, ratio, extra = seen.panel
-    figure, (panel,) = panels(ax, 1, max(width, 2.6), ratio, extra)
+    figure, (panel,) = panels(ax, 1, max(width, 2.6), ratio, extra, size=size)
     seen.backdrop(panel)
     draw_paths(panel, motion, seen, colours, first is not None, end)
     start, depth = seen.place(motion.t[:1], motion.x[:1])
@@ -84,5 +89,8 @@ def trajectories(
         span = f"{short(float(motion.t[0]))} to {short(float(when[0]))}"
         outwards = ", outwards" if on_circle else ""
         panel.set_title((f"layers {span}" if motion.clock == "layer" else f"t = {span}") + outwards)
-    footnote(figure, motion.note)
-    return figure
+    legend = colour_legend(motion, color, first)
+    footnote(figure, "; ".join(filter(None, [legend, motion.note])), ax)
+    what = f"Paths of the tokens from {motion.label(float(motion.t[0]))} to {motion.reading(float(when[0]))}"
+    marks = "rings are starts, dots ends" + (", time runs outwards" if on_circle else "")
+    return captioned(figure, caption(what, tokens, motion, marks, legend))

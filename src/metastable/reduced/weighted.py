@@ -81,7 +81,8 @@ def velocity(dyn: Any, d: int, summation: str = "auto", tol: float = 1e-12) -> V
 
     def pull(y: np.ndarray, w: np.ndarray) -> np.ndarray:
         if len(y) * len(w) <= (_FEW_PAIRS if d <= 3 else _FEW_WIDE_PAIRS):
-            return sum(_alone(beta * (y if plain else y @ A[h]), y, w, normalise) @ V[h].T for h in range(len(V)))
+            each = [_alone(beta * (y if plain else y @ A[h]), y, w, normalise) @ V[h].T for h in range(len(V))]
+            return np.asarray(sum(each[1:], each[0]))
         out = np.zeros_like(y)
         everyone = np.concatenate([w, np.zeros(len(y) - len(w))])  # one sum for all queries
         for h, value_map in enumerate(V):

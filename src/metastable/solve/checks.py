@@ -9,7 +9,7 @@ import numpy as np
 
 from metastable.backend import is_traced, jax
 from metastable.equation.dynamics import Dynamics
-from metastable.errors import InputError
+from metastable.errors import InputError, kind_of, numbers
 from metastable.solve.methods import Method
 
 
@@ -18,9 +18,9 @@ def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
     if np.iscomplexobj(x0):
         raise InputError("Tokens must be real, but they are complex.")
     try:
-        x = np.array(x0, dtype=np.float64)
+        x = np.array(numbers(x0), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"Tokens must be a real array (..., n, d), not {type(x0).__name__}.") from error
+        raise InputError(f"Tokens must be a real array (..., n, d), not {kind_of(x0)}.") from error
     if x.ndim < 2 or 0 in x.shape:
         raise InputError(f"Tokens need shape (..., n, d) with n, d >= 1, but their shape is {x.shape}.")
     if not np.isfinite(x).all():
@@ -41,7 +41,7 @@ def _on_sphere(x: np.ndarray) -> np.ndarray:
     scaled = x / largest  # so that squares neither overflow nor underflow
     norms = np.linalg.norm(scaled, axis=-1, keepdims=True)
     if np.abs(norms * largest - 1.0).max() > 1e-6:
-        warnings.warn("Tokens were not on the unit sphere and have been projected onto it.", UserWarning, stacklevel=5)
+        warnings.warn("Tokens were not on the unit sphere and have been projected onto it.", UserWarning, stacklevel=6)
     return np.where(np.abs(norms * largest - 1.0) < 1e-15, x, scaled / norms)  # unit vectors keep their digits
 
 
@@ -128,7 +128,7 @@ def save_times(save: Any, t: float, layer: float | None) -> np.ndarray:
     if isinstance(save, (int, np.integer)) and not isinstance(save, bool):
         return _even_times(int(save), t, layer)
     try:
-        times = np.asarray(save, dtype=np.float64)
+        times = np.asarray(numbers(save), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"save must be a number of times or an array of them, not {save!r}.") from error
     if times.ndim != 1 or times.size == 0 or not np.isfinite(times).all():
@@ -159,7 +159,7 @@ def _even_times(count: int, t: float, layer: float | None) -> np.ndarray:
 def real(name: str, value: Any, least: float | None = None, above: float | None = None) -> float:
     """``value`` as a finite float within its bounds, or a sentence."""
     try:
-        number = float(value)
+        number = float(numbers(value))
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be a number, not {value!r}.") from error
     bound = f">= {least:g}" if least is not None else f"> {above:g}"

@@ -11,13 +11,14 @@ import numpy as np
 from metastable.backend import Array, Tokens, is_traced, jax, jnp
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.dynamics import Dynamics
-from metastable.errors import InputError
+from metastable.errors import InputError, door
 from metastable.solve import methods, stepping
 from metastable.solve.checks import check_method, check_shapes, checked_seed, real
 from metastable.solve.methods import Method
 from metastable.solve.stepping import Stepped
 
 
+@door
 def flow(
     dynamics: Dynamics,
     x0: Any,
@@ -166,4 +167,5 @@ def _adaptive(dyn: Dynamics, x: Tokens, times: Array, method: Method, rtol: floa
     zero = jnp.zeros((), x.dtype)
     last = times[-1]
     long = jnp.where(last > 0, last, 1.0)  # a solver needs some time to solve for
-    return stepping.advance_adaptive(dyn, x, zero, long, times, rtol, atol, method).saved
+    saved: Tokens = stepping.advance_adaptive(dyn, x, zero, long, times, rtol, atol, method).saved
+    return saved

@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
-from metastable.errors import InputError, unknown
-from metastable.observables.table import OBSERVABLES
+from metastable.errors import InputError, door
+from metastable.observables.table import find, own_array
 from metastable.solve import trust as trusting
 from metastable.solve.driver import drive
 from metastable.solve.methods import Method
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _MOST_SAVED = 2**23  # numbers in the saved tokens of the runs that are observed together: 64 MB
 
 
+@door
 def observe_many(
     dynamics: Dynamics | Sequence[Dynamics],
     x0: Any,
@@ -89,7 +91,7 @@ def observe_many(
         ends.append(last)
         if progress is not None:
             progress(these.stop)
-    trusting.warn_untrusted(np.concatenate(valid), np.concatenate(ends), stacklevel=2)
+    trusting.warn_untrusted(np.concatenate(valid), np.concatenate(ends), stacklevel=3)
     return xarray.concat(found, "run")
 
 
@@ -115,14 +117,15 @@ def _observed(
 
 def _functions(observe: Any) -> dict[str, Callable[[Trajectory], Any]]:
     if isinstance(observe, Mapping):
-        return dict(observe)
+        return {str(name): partial(_one, entry) for name, entry in observe.items()}
     if callable(observe):
-        return {getattr(observe, "__name__", "observable"): observe}
+        return {getattr(observe, "__name__", "observable"): partial(_one, observe)}
     names = [observe] if isinstance(observe, str) else list(observe)
-    for name in names:
-        if name not in OBSERVABLES:
-            raise unknown("observable", name, OBSERVABLES)
-    return {name: OBSERVABLES[name].function for name in names}
+    return {name: find(name).function for name in names}
+
+
+def _one(entry: Any, run: Trajectory) -> Any:
+    return find(entry).function(run) if isinstance(entry, str) else own_array(run, entry)
 
 
 def _measured(run: Trajectory, functions: dict[str, Callable[[Trajectory], Any]]) -> "xarray.Dataset":

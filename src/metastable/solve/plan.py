@@ -1,6 +1,6 @@
 """A run that has been checked and can start: what moves, from where, how and until when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,15 @@ class Plan:
         chosen = tuple(self.dynamics[k] for k in distinct)
         shape = (len(which),)
         return replace(self, dynamics=chosen, which=place, shape=shape, shakes=shakes, first_run=start, seeds=seeds)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where a run was left: its plan, its first tokens (B, n, d) and the driver's state, from which it can go on."""
+
+    plan: Plan
+    x: np.ndarray
+    state: Mapping[str, np.ndarray]
 
 
 # --- making one -----------------------------------------------------------------------------------------------------

@@ -1,18 +1,19 @@
 """simulate: the door. From a Dynamics, or a list of them, and tokens to a Trajectory, or a list of them."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
+from metastable.errors import door
 from metastable.provenance import stamp
 from metastable.solve import trust
 from metastable.solve.driver import drive
 from metastable.solve.methods import METHODS, Method
-from metastable.solve.plan import Plan, make_plan, with_numbers
+from metastable.solve.plan import Ending, Plan, make_plan, with_numbers
 from metastable.solve.segments import Fate, Segment, joined
 from metastable.solve.stopping import Until
 from metastable.trajectory import Trajectory
@@ -25,6 +26,7 @@ _EXACT = {"float64": 1e-12, "float32": 1e-5}  # by how much attention may miss i
 def simulate(dynamics: Dynamics, x0: Any, *settings: Any, **named: Any) -> Trajectory: ...
 @overload
 def simulate(dynamics: Sequence[Dynamics], x0: Any, *settings: Any, **named: Any) -> list[Trajectory]: ...
+@door
 def simulate(
     dynamics: Dynamics | Sequence[Dynamics],
     x0: Any,
@@ -89,12 +91,17 @@ def simulate(
     [(2, 8, 3), (2, 8, 3)]
     """
     plan, x = make_plan(dynamics, x0, t, dt, method, save, rtol, atol, seed, dtype, engine, trust)
-    segments = []
+    segments: list[Segment] = []
+    state: Mapping[str, np.ndarray] = {}
     for segment in drive(plan, x, until, reported=until is not None or progress is not None):
         segments.append(replace(segment, state={}))
+        state = segment.state
         if progress is not None:
             progress(segment.reached)
-    return collect(plan, segments, stacklevel=3)
+    made = collect(plan, segments, stacklevel=4)
+    if isinstance(made, Trajectory) and made.status == "done":
+        return replace(made, ending=Ending(plan, x, state))
+    return made
 
 
 def collect(plan: Plan, segments: Sequence[Segment], stacklevel: int = 1) -> Any:
@@ -162,6 +169,7 @@ def _trajectory(
     chart = (own["chart_y"], own["chart_refs"]) if "chart_y" in own else None
     tokens = x[:count, group].reshape(count, *shape, plan.n, plan.d)
     dyn = together(plan) if plan.together else plan.of(group[0])
+    notes = notes if plan.together else {**notes, "run": plan.first_run + group[0]}
     return Trajectory(times, tokens, dyn, status, message, known, notes, chart)
 
 

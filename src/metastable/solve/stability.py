@@ -111,7 +111,8 @@ def _jacobian(dynamics: Dynamics, t: Array, x: Array, basis: Array) -> Array:
         return jnp.einsum("ndk,nd->nk", basis, moved).ravel()
 
     size = x.shape[0] * basis.shape[2]
-    return jax.lax.map(column, jnp.eye(size), batch_size=min(size, 32)).T
+    columns: Array = jax.lax.map(column, jnp.eye(size), batch_size=min(size, 32))
+    return columns.T
 
 
 @dataclass(frozen=True)

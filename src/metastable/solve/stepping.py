@@ -95,12 +95,13 @@ def advance_fixed(
         state = jax.lax.fori_loop(0, count, lambda _, s: step(dyn, s, dt, key, method, noisy, mix), state)
         if method.discrete or not between:
             return state, state.now
-        return jax.lax.cond(
+        stopped: tuple[Stepped, Tokens] = jax.lax.cond(
             theta < 1,
             lambda state: inside(dyn, state, theta, dt, key, noisy, mix),
             lambda state: (state, state.now),
             state,
         )
+        return stopped
 
     return jax.lax.scan(stop, state, (counts, thetas))
 

@@ -72,7 +72,7 @@ def _shaken_tokens(plan: Plan, x: np.ndarray, rng: np.random.Generator, eps: flo
         return _shaken(x, rng, eps)
     length = np.linalg.norm(x, axis=-1, keepdims=True)
     length = np.where(length > 0, length, length.max(axis=-2, keepdims=True))  # a token at 0 is shaken like the others
-    return x + length * _noise(x.shape, rng, eps)
+    return np.asarray(x + length * _noise(x.shape, rng, eps))
 
 
 def _shaken(a: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:
@@ -92,7 +92,7 @@ def shaken_dynamics(dyn: Dynamics, d: int, rng: np.random.Generator, eps: float)
         a = np.asarray(leaf, np.float64)
         if a.ndim == 3 and np.array_equal(a, np.swapaxes(a, -1, -2)):
             lower = np.tril(_shaken(a, rng, eps))
-            return lower + np.swapaxes(np.tril(lower, -1), -1, -2)
+            return np.asarray(lower + np.swapaxes(np.tril(lower, -1), -1, -2))
         return _shaken(a, rng, eps)
 
     w, block, position, beta = jax.tree_util.tree_map(shaken, (dyn.weights, dyn.block, dyn.position, dyn.beta))

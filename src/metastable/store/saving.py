@@ -45,7 +45,7 @@ def save(run: Trajectory, path: str | Path) -> Path:
                 f"Functions cannot be saved ({', '.join(parts.custom)}): everything else is, and "
                 "load(path, dynamics=...) takes the dynamics again.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         write_recipe(part, recipe)
         attributes, fixed = fixed_arrays(np.asarray(run.t, np.float64), np.asarray(run.x[0]), parts)

@@ -1,11 +1,12 @@
 """What `check` returns: a report that prints as plain text and travels as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from metastable.equation.html_cards import card
 from metastable.theory.residuals import Finding
 from metastable.theory.verdicts import Kind, Verdict
 
@@ -46,7 +47,7 @@ class ClaimReport:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The theory of one triple (Q, K, V) and one cloud of tokens.
 
@@ -73,6 +74,36 @@ class Report:
         """True when a theorem whose hypotheses hold was seen to fail."""
         return any(v.status == "fails" and v.kind == "theorem" for v in self.verdicts)
 
+    @property
+    def conclusion(self) -> str:
+        """What follows, in one sentence."""
+        measured = [(c, c.verdict) for c in self.claims if c.verdict is not None]
+        for status in ("fails", "holds"):
+            found = [c for c, verdict in measured if verdict.status == status]
+            if found:
+                return f"{found[0].name} {status} here: {found[0].sentence.rstrip('.')}{_others(found[1:], status)}."
+        if measured:
+            claim, verdict = measured[0]
+            why = f" ({verdict.notes.rstrip('.')})" if verdict.notes else ""
+            return f"{claim.name} is {verdict.status} here{why}: {claim.sentence.rstrip('.')}."
+        return self.notes[0] if self.notes else "No theorem applies to these weights."
+
+    def __repr__(self) -> str:
+        return f"Report({self.conclusion})"
+
+    def _repr_html_(self) -> str:
+        rows = [(c.name, f"applies: {_MARK[c.applies]}{_reading(c)}") for c in self.claims]
+        return card(self.conclusion, [("run", self._run()), *rows, *(("note", note) for note in self.notes)])
+
+    def _run(self) -> str:
+        text = f"{self.tokens} tokens in dimension {self.dimension}, beta = {self.beta:g}"
+        if self.horizon is None:
+            return text
+        text += f", rescaled flow simulated to t = {self.horizon:.4g}"
+        if self.valid_until is not None and self.valid_until < self.horizon:
+            text += f" and judged by its certified part, to t = {self.valid_until:.4g}"
+        return text
+
     def claim(self, name: str) -> ClaimReport:
         """The claim with this name."""
         return next(c for c in self.claims if c.name == name)
@@ -85,6 +116,7 @@ class Report:
         """Plain data for JSON: no nan, no inf."""
         until = self.valid_until
         return {
+            "conclusion": self.conclusion,
             "dimension": self.dimension,
             "tokens": self.tokens,
             "beta": self.beta,
@@ -96,13 +128,18 @@ class Report:
         }
 
     def __str__(self) -> str:
-        head = f"{self.tokens} tokens in dimension {self.dimension}, beta = {self.beta:g}"
-        if self.horizon is not None:
-            head += f", rescaled flow simulated to t = {self.horizon:.4g}"
-        parts = [head, "", *_claim_table(self.claims), *self.notes, ""]
+        parts = [self.conclusion, f"{self._run()}.", "", *_claim_table(self.claims), *self.notes, ""]
         for claim in self.claims:
             parts += _claim_lines(claim)
         return "\n".join([*parts, *_finding_table(self.findings)]).rstrip()
+
+
+def _others(claims: Sequence[ClaimReport], status: str) -> str:
+    return f" (so {'do' if len(claims) > 1 else 'does'} {', '.join(c.name for c in claims)})" if claims else ""
+
+
+def _reading(claim: ClaimReport) -> str:
+    return "" if claim.verdict is None else f"; {claim.verdict.status}, {claim.limit or claim.sentence}"
 
 
 def _claim_table(claims: tuple[ClaimReport, ...]) -> list[str]:

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from metastable import initial
 from metastable.equation.weights import Weights
-from metastable.errors import InputError
+from metastable.errors import InputError, door
 from metastable.theory import hypotheses
 from metastable.theory.check_report import ClaimReport, Report
 from metastable.theory.residuals import Finding, conjunction
@@ -32,6 +32,7 @@ _REPEATED = (
 )
 
 
+@door
 def check(
     weights: Weights,
     tokens: ArrayLike | None = None,

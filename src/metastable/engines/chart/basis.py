@@ -38,6 +38,7 @@ class Chart:
     dense: Numeric | None = None  # the generator as a matrix, when V has no well-conditioned eigenvectors
     L: Numeric | None = None
     bias: Numeric | None = None
+    deepest: Numeric | float = 1e4  # score gaps are cut there for rows that are not known to be exponentials
 
 
 def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: bool | None = None) -> Chart:
@@ -161,7 +162,7 @@ def quiet_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     cores that the chart's kernels want."""
     rows = max(1, _ONE_THREAD // (b.shape[-1] * b.shape[-2]))
     if a.shape[-2] <= rows:
-        return a @ b
+        return np.asarray(a @ b)
     return np.concatenate([a[..., k : k + rows, :] @ b for k in range(0, a.shape[-2], rows)], axis=-2)
 
 
@@ -184,7 +185,8 @@ def exponential(A: Array) -> Array:
     odd = A @ (A6 @ (b[13] * A6 + b[11] * A4 + b[9] * A2) + b[7] * A6 + b[5] * A4 + b[3] * A2 + b[1] * eye)
     even = A6 @ (b[12] * A6 + b[10] * A4 + b[8] * A2) + b[6] * A6 + b[4] * A4 + b[2] * A2 + b[0] * eye
     R = jnp.linalg.solve(even - odd, even + odd)
-    return jax.lax.fori_loop(0, halvings, lambda _, R: R @ R, R)
+    grown: Array = jax.lax.fori_loop(0, halvings, lambda _, R: R @ R, R)
+    return grown
 
 
 def flow(chart: Chart, t: Array, y: Array, only: Array | None = None) -> Array:
@@ -210,8 +212,10 @@ def _turned(chart: Chart, t: Array, exponents: Array, y: Array) -> Array:
         return grown * y
     angle = jnp.asarray(chart.turn) * t
     # the barrier keeps the compiler from computing sines once per token
-    along, across = jax.lax.optimization_barrier((grown * jnp.cos(angle), grown * jnp.sin(angle)))
-    return along * y + across * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
+    pair: tuple[Array, Array] = (grown * jnp.cos(angle), grown * jnp.sin(angle))
+    along, across = jax.lax.optimization_barrier(pair)
+    turned: Array = along * y + across * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
+    return turned
 
 
 def times_L(chart: Chart, y: Array) -> Array:

@@ -19,6 +19,7 @@ from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve.methods import Method
 from metastable.solve.plan import Plan
 
+_DEEPER = 8.0  # how much further down the score gaps of copies are cut
 _COMPARED = 4  # choices of references between two comparisons with the copies
 _SATURATED = -700.0  # score gaps below it carry no weight that a float can hold
 
@@ -50,7 +51,10 @@ def _charts(same: _Same) -> list[Chart]:
         original = plan.of(run % plan.originals)
         whole.setdefault(int(which), not basis.has_eigenbasis(original, plan.d))
     made = [basis.chart_of(dyn, plan.d, plan.n, layer, whole.get(k)) for k, dyn in enumerate(plan.dynamics)]
-    return basis.alike(made)
+    runs = set(plan.which[: plan.originals].tolist())
+    # a copy cuts its score gaps elsewhere: where rows with long tails feel the cut, both part
+    cut = [chart if k in runs else replace(chart, deepest=_DEEPER * chart.deepest) for k, chart in enumerate(made)]
+    return basis.alike(cut)
 
 
 def of_runs(plan: Plan) -> list[Chart]:

@@ -30,7 +30,6 @@ from metastable.engines.chart.basis import CAP, Chart, contracting, flow, quiet_
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.normalise import positive
 
-_DEEPEST = 1e4  # gaps beyond it carry no weight
 _MOST_ENTRIES = 2**23  # attention entries held at once
 
 
@@ -140,13 +139,16 @@ def _attended(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows
     seen = dyn.mask.rows(jnp.arange(n) if rows is None else rows, n)
     if not part.shift_invariant:
         scores = _scores(dyn, chart, t, y, refs, rows, whole=True)
-        return part.rows(scores[..., None, :, :], seen)[..., 0, :, :]
+        whole: Array = part.rows(scores[..., None, :, :], seen)
+        return whole[..., 0, :, :]
     gaps = gaps_below(dyn, chart, t, y, refs, rows)
     if part.unscaled is not None and part.stochastic:
-        return part.unscaled(gaps[..., None, :, :], seen)[..., 0, :, :]
+        unscaled: Array = part.unscaled(gaps[..., None, :, :], seen)
+        return unscaled[..., 0, :, :]
     if part.by_rows:  # so that a rounding of the largest score is small beside a gap
-        gaps = jnp.maximum(gaps, -_DEEPEST)
-    return part.rows(gaps[..., None, :, :], seen)[..., 0, :, :]
+        gaps = jnp.maximum(gaps, -jnp.asarray(chart.deepest, gaps.dtype))
+    rows_of_gaps: Array = part.rows(gaps[..., None, :, :], seen)
+    return rows_of_gaps[..., 0, :, :]
 
 
 def _pick(far: Array, rows: Array) -> Array:

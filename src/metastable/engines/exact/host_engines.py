@@ -140,7 +140,7 @@ def velocity_field(dynamics: Dynamics, summation: str = "auto", tol: float = 1e-
 
     def velocity(t: Any, x: Any) -> Tokens:
         _failed.clear()
-        found = jax.block_until_ready(dynamics.velocity(t, jnp.asarray(x), mix))
+        found: Tokens = jax.block_until_ready(dynamics.velocity(t, jnp.asarray(x), mix))
         if _failed:
             raise _failed.pop()
         return found

@@ -112,7 +112,7 @@ def by_blas(task: Task, parts: int) -> Partial:
 
 def _powers(exponents: np.ndarray) -> np.ndarray:
     """Whole exponents of two as integers; far beyond the range of floats one is as good as another."""
-    return np.clip(exponents, -(2.0**20), 2.0**20).astype(np.int64)
+    return np.asarray(np.clip(exponents, -(2.0**20), 2.0**20).astype(np.int64))
 
 
 def _token_weights(task: Task, columns: int) -> np.ndarray:

@@ -40,9 +40,9 @@ def visible(low: np.ndarray | None, high: np.ndarray | None, queries: int, keys:
 def visible_weight(weights: np.ndarray | None, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """The weight (the number of tokens) that each row sees."""
     if weights is None:
-        return (high - low).astype(np.float64)
+        return np.asarray((high - low).astype(np.float64))
     before = np.concatenate([[0.0], np.cumsum(weights, dtype=np.float64)])
-    return before[high] - before[low]
+    return np.asarray(before[high] - before[low])
 
 
 def checked(

@@ -49,7 +49,7 @@ def hide(T: Any, i0: int, j0: int, columns: int, low: Any, high: Any, last: int,
 
 
 @inlined
-def row_top(T: Any, r: int, columns: int, width: int) -> float:
+def row_top(T: Any, r: int, columns: int, width: int) -> Any:
     most = fill(T, -np.inf)
     for c in range(0, columns, width):
         most = larger(most, load(T, r, c))
@@ -57,7 +57,7 @@ def row_top(T: Any, r: int, columns: int, width: int) -> float:
 
 
 @inlined
-def exponentials(T: Any, r: int, columns: int, m: float, w: Any, j0: int, width: int) -> float:
+def exponentials(T: Any, r: int, columns: int, m: float, w: Any, j0: int, width: int) -> Any:
     """Row r of T becomes w_j 2^{T - m}; returns its sum."""
     z = fill(T, 0.0)
     for c in range(0, columns, width):

@@ -25,7 +25,7 @@ _REST64, _REST32 = 2.0355273740931033e-17, 1.925962991126617e-08
 _ROUND64, _ROUND32 = 6755399441055744.0, 12582912.0  # 1.5 * 2^52, 1.5 * 2^23
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def _times_power(typing: Any, p: Any, rounded: Any, y: Any) -> Any:
     """p * 2^n with n in the low bits of ``rounded``; 0 where y < -1022 (-126), the edge of normal floats."""
 
@@ -79,7 +79,7 @@ def exp2(y: Any) -> Any:
     raise NotImplementedError("exp2 works inside numba kernels only")
 
 
-@overload(exp2, strict=False)  # type: ignore[misc]
+@overload(exp2, strict=False)
 def _exp2_typed(y: Any) -> Any:
     if not isinstance(y, Lanes):
         return None
@@ -119,4 +119,4 @@ def vexp(x: np.ndarray) -> np.ndarray:
     out = np.empty_like(padded)
     _exp_into(padded, out, columns, _REST32 if single else _REST64)
     values = np.where(flat > high, work.type(np.inf), out[0, : flat.size])
-    return values.reshape(x.shape)  # type: ignore[no-any-return]
+    return values.reshape(x.shape)

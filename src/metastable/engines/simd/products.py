@@ -30,7 +30,7 @@ HEIGHT = _height()
 def _block_product(add: bool) -> Any:
     """The intrinsic that sets, or adds to, a block of ``out``."""
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def product(typing: Any, a: Any, i: Any, depth: Any, b: Any, k: Any, out: Any, r: Any, c: Any) -> Any:
         kind = LANES[a.dtype]
         whole = types.intp

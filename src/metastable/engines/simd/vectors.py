@@ -38,7 +38,7 @@ SOURCES = _fingerprint()
 
 def features() -> str:
     """The features that kernels are compiled for, in LLVM's names: the host's, or those in ``NUMBA_CPU_FEATURES``."""
-    return config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    return str(config.CPU_FEATURES or binding.get_host_cpu_features().flatten())
 
 
 def registers() -> tuple[int, int]:
@@ -95,7 +95,7 @@ def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, j: Any) -> 
     return builder.bitcast(at, context.get_value_type(LANES[kind.dtype]).as_pointer())
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def load(typing: Any, a: Any, i: Any, j: Any) -> Any:
     """The lanes a[i, j : j + width]."""
 
@@ -107,7 +107,7 @@ def load(typing: Any, a: Any, i: Any, j: Any) -> Any:
     return LANES[a.dtype](a, types.intp, types.intp), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def store(typing: Any, a: Any, i: Any, j: Any, v: Any) -> Any:
     """a[i, j : j + width] = v."""
 
@@ -126,7 +126,7 @@ def spread(builder: Any, scalar: Any, kind: Any) -> Any:
     return builder.shuffle_vector(one, empty, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count))
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def fill(typing: Any, like: Any, value: Any) -> Any:
     """Lanes of the kind of ``like`` (lanes or an array), all equal to the float ``value``."""
     kind = LANES[like.dtype]
@@ -138,7 +138,7 @@ def fill(typing: Any, like: Any, value: Any) -> Any:
     return kind(like, value), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def every(typing: Any, a: Any, i: Any, j: Any) -> Any:
     """Lanes that all equal a[i, j], read without the test for negative places that numba's a[i, j] makes."""
 
@@ -153,7 +153,7 @@ def every(typing: Any, a: Any, i: Any, j: Any) -> Any:
 @inlined
 def skew(a: Any) -> int:
     """The first column of a row array at which a cache line begins; numba's own arrays begin anywhere."""
-    return -(a.ctypes.data // a.itemsize) % (64 // a.itemsize)
+    return int(-(a.ctypes.data // a.itemsize) % (64 // a.itemsize))
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------
@@ -167,11 +167,11 @@ def llvm(builder: Any, name: str, kind: Any, count: int, result: Any = None, fir
 
 
 def _operator(symbol: Callable[[Any, Any], Any], method: str) -> None:
-    @type_callable(symbol)  # type: ignore[misc]
+    @type_callable(symbol)
     def resolve(context: Any) -> Any:
         return lambda a, b: a if isinstance(a, Lanes) and a == b else None
 
-    @lower_builtin(symbol, Lanes, Lanes)  # type: ignore[misc]
+    @lower_builtin(symbol, Lanes, Lanes)
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return getattr(builder, method)(*args)
 
@@ -182,7 +182,7 @@ _operator(operator.mul, "fmul")
 _operator(operator.truediv, "fdiv")
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, in one rounding where the processor can."""
 
@@ -192,7 +192,7 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
     return a(a, b, c), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def larger(typing: Any, a: Any, b: Any) -> Any:
     """The larger of two vectors, lane by lane."""
 
@@ -202,7 +202,7 @@ def larger(typing: Any, a: Any, b: Any) -> Any:
     return a(a, b), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def magnitude(typing: Any, a: Any) -> Any:
     """|a|, lane by lane."""
 
@@ -212,7 +212,7 @@ def magnitude(typing: Any, a: Any) -> Any:
     return a(a), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def root(typing: Any, a: Any) -> Any:
     """The square root, lane by lane."""
 
@@ -222,7 +222,7 @@ def root(typing: Any, a: Any) -> Any:
     return a(a), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def reaches(typing: Any, a: Any, b: Any) -> Any:
     """1 where a >= b, else 0."""
 
@@ -234,7 +234,7 @@ def reaches(typing: Any, a: Any, b: Any) -> Any:
     return a(a, b), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def total(typing: Any, a: Any) -> Any:
     """The sum of the lanes, added in pairs."""
 
@@ -246,7 +246,7 @@ def total(typing: Any, a: Any) -> Any:
     return a.dtype(a), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def top(typing: Any, a: Any) -> Any:
     """The largest lane; none may be nan."""
 
@@ -257,7 +257,7 @@ def top(typing: Any, a: Any) -> Any:
     return a.dtype(a), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def within(typing: Any, a: Any, j: Any, low: Any, high: Any, other: Any) -> Any:
     """Lanes j, j + 1, ... of a where low <= j < high, and the float ``other`` elsewhere."""
 
@@ -275,7 +275,7 @@ def within(typing: Any, a: Any, j: Any, low: Any, high: Any, other: Any) -> Any:
     return a(a, types.intp, types.intp, types.intp, other), generate
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def between(typing: Any, a: Any, value: Any, low: Any, high: Any, other: Any) -> Any:
     """Lanes of a where low <= value < high, lane by lane, and the float ``other`` elsewhere."""
 

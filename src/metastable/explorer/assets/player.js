@@ -111,8 +111,13 @@ export class Player {
   load(buffer, keep = false) {
     const run = buffer instanceof ArrayBuffer ? decode(buffer) : buffer;
     const share = keep && this.clock ? this.clock.share : 0, log = this.clock ? this.clock.log : false;
-    const same = this.run && this.run.kind === run.kind && this.run.causal === run.causal;
+    const before = this.run, same = before && before.kind === run.kind && before.causal === run.causal;
+    // a first picture comes without clusters: until they arrive, those of the run before are shown
+    const alike = before && before.n === run.n && before.T === run.T;
+    run.cluster ||= alike ? before.cluster : new Uint8Array(run.n * run.T).fill(255);
+    run.clusters ||= alike ? before.clusters : null;
     this.run = run;
+    this.timeText = "";
     this.clock = new Clock(run.t);
     this.clock.log = log;
     this.clock.share = share;

@@ -1,0 +1,88 @@
+"""Weights and dynamics in a line, and as cards for notebooks: sizes, parts and letters, never whole arrays."""
+
+from typing import Any
+
+import numpy as np
+
+from metastable.backend import is_traced
+from metastable.equation.html_cards import card, matrix_picture
+
+_MAPS = ("Q", "K", "V", "O", "q_bias", "k_bias", "v_bias", "o_bias")
+_MOST_NUMBERS = 2**18  # of a map whose norm is worth computing for a card
+_ROWS = 12  # tokens of a mask that are drawn
+
+
+def weights_line(w: Any) -> str:
+    """Sizes of the weights, and which of the maps are the identity."""
+    size = "any d" if w.dimension is None else f"d = {w.dimension}"
+    words = [f"{name} = I" if getattr(w, name) is None else name for name in ("Q", "K", "V")]
+    words += [name for name in (*_MAPS[3:], "q_norm", "k_norm") if getattr(w, name) is not None]
+    heads = f"{w.heads} head{'s' * (w.heads != 1)}"
+    return ", ".join([heads, size, *words, *["changing with t"] * w.time_dependent])
+
+
+def weights_card(w: Any) -> str:
+    """Shape, norm and eigenvalues of every map, with a picture of V."""
+    facts = [("heads", str(w.heads)), ("d", "that of the tokens" if w.dimension is None else str(w.dimension))]
+    identities = [name for name in ("Q", "K", "V") if getattr(w, name) is None]
+    facts += [(", ".join(identities), "identity")] if identities else []
+    facts += [(name, _described(name, getattr(w, name))) for name in _MAPS if getattr(w, name) is not None]
+    drawn = next((name for name in ("V", "Q", "K") if isinstance(getattr(w, name), np.ndarray)), None)
+    picture = "" if drawn is None else matrix_picture(getattr(w, drawn)[0], f"{drawn} of the first head")
+    return card("Weights", facts, picture)
+
+
+def _described(name: str, value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return f"traced, shape {np.shape(value)}" if is_traced(value) else "a function of t"
+    words = f"shape {value.shape}"
+    if value.ndim != 3 or value.size > _MOST_NUMBERS:
+        return words
+    words += f", norm {np.linalg.norm(value, 2, axis=(-2, -1)).max():.3g}"
+    if name == "V" and len(value) == 1 and value.shape[-1] == value.shape[-2] <= 6:
+        spectrum = sorted(np.linalg.eigvals(value[0]), key=lambda c: (-c.real, -c.imag))
+        words += f", eigenvalues {', '.join(f'{c:.3g}' if c.imag else f'{c.real:.3g}' for c in spectrum)}"
+    return words
+
+
+def number_words(value: Any) -> str:
+    """A number, or the range of an array of them."""
+    if is_traced(value):
+        return "traced"
+    array = np.asarray(value)
+    return f"{float(array):g}" if array.ndim == 0 else f"{array.min():g} to {array.max():g} over {array.shape}"
+
+
+def dynamics_line(dyn: Any) -> str:
+    """The parts of the equation by name."""
+    words = [f"beta = {number_words(dyn.beta)}", *(str(p) for p in (dyn.normalise, dyn.mask, dyn.geometry))]
+    words += [f"score {dyn.score}"] if not dyn.score.is_dot else []
+    words += [f"position {type(dyn.position).__name__}"] if dyn.position is not None else []
+    words += ["block"] if dyn.block is not None else []
+    words += [f"noise = {number_words(dyn.noise)}"] if dyn.noisy else []
+    return f"{', '.join(words)}; {weights_line(dyn.weights)}"
+
+
+def dynamics_card(dyn: Any) -> str:
+    """The equation with its parts in words, with a picture of the mask."""
+    pull = "sum_h sum_j A^h_ij V_h x_j" + (" + MLP(x_i)" if dyn.block is not None else "")
+    facts = [
+        ("x_i' =", f"T( {pull} )" + (" + noise" if dyn.noisy else "")),
+        ("geometry T", str(dyn.geometry)),
+        ("A^h =", f"{dyn.normalise} of {'beta <Q x_i, K x_j>' if dyn.score.is_dot else f'score {dyn.score}'}"),
+        ("mask", str(dyn.mask)),
+        ("beta", number_words(dyn.beta)),
+        *([("position", type(dyn.position).__name__)] if dyn.position is not None else []),
+        *([("noise", number_words(dyn.noise))] if dyn.noisy else []),
+        ("weights", weights_line(dyn.weights)),
+    ]
+    return card("Dynamics", facts, _mask_picture(dyn.mask))
+
+
+def _mask_picture(mask: Any) -> str:
+    table = getattr(mask.visible, "entries", None)
+    n = _ROWS if table is None else len(table)
+    seen = mask.rows(np.arange(n), n)
+    return matrix_picture(
+        np.ones((n, n)) if seen is None else np.asarray(seen, float), f"which of {n} tokens see which"
+    )

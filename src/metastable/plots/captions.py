@@ -1,0 +1,108 @@
+"""Captions: what a picture shows, and of which run, in a sentence."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from metastable.initial import INITIAL
+from metastable.plots.motion import Motion, read_motion, short
+
+_SEEDS = 20  # first tokens are compared with those of so many seeds,
+_MOST = 20_000  # unless they have more coordinates than this
+
+
+def caption(what: str, tokens: object, motion: Motion, *more: str) -> str:
+    """A caption: what is drawn, n, d, beta, V and seeds of the run as far as they are known, and remarks.
+
+    >>> import numpy as np
+    >>> from metastable.plots.motion import read_motion
+    >>> x = np.zeros((2, 5, 3))
+    >>> caption("Tokens at t = 1", x, read_motion(x), "colours tell clusters")
+    'Tokens at t = 1: n = 5, d = 3. Colours tell clusters.'
+    """
+    return _sentences(what, facts(tokens, motion), (*more, motion.note))
+
+
+def common_caption(what: str, runs: Sequence[object], *more: str) -> str:
+    """A caption of several runs: what all of them have in common."""
+    every = [facts(run, read_motion(run)) for run in runs]  # type: ignore[arg-type]
+    return _sentences(what, [fact for fact in every[0] if all(fact in others for others in every)], more)
+
+
+def facts(tokens: object, motion: Motion) -> list[str]:
+    """What is known of a run, each in a few letters."""
+    return [f"n = {motion.n}", f"d = {motion.d}", *_equation(tokens, motion), *_start(tokens, motion)]
+
+
+def _sentences(what: str, known: Sequence[str], remarks: Sequence[str]) -> str:
+    said = [remark[:1].upper() + remark[1:] for remark in remarks if remark]
+    return ". ".join([f"{what}: {', '.join(known)}" if known else what, *said]) + "."
+
+
+def times_in_words(motion: Motion, chosen: np.ndarray) -> str:
+    """The times of some panels.
+
+    >>> from metastable.plots.motion import read_motion
+    >>> motion = read_motion(np.zeros((4, 2, 2)), [0.0, 1.0, 2.5, 4.0])
+    >>> times_in_words(motion, np.array([0, 2, 3]))
+    't = 0.0, 2.5 and 4.0'
+    """
+    said = [short(float(motion.t[k])) if motion.clock == "t" else f"{motion.t[k]:.0f}" for k in chosen]
+    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+    return f"{motion.clock_label if motion.clock == 't' or len(said) == 1 else 'layers'} {listed}"
+
+
+def _equation(tokens: object, motion: Motion) -> list[str]:
+    """Parts, beta and matrices of a run; nothing of bare arrays."""
+    dynamics: Any = getattr(tokens, "dynamics", None)
+    if dynamics is None or not hasattr(dynamics, "weights"):
+        return []
+    beta = np.unique(np.asarray(dynamics.beta, dtype=float))
+    ends = f"{beta[0]:g}" if len(beta) == 1 else f"{beta[0]:g} to {beta[-1]:g}"
+    parts = [f"beta = {ends}", f"{dynamics.mask.name or 'own'} mask", dynamics.normalise.name or "own normalisation"]
+    parts += [{"sphere": "on the sphere", "rescaled": "rescaled, z = e^{-tV} x"}.get(dynamics.geometry.name, "in R^d")]
+    w = dynamics.weights
+    parts += [f"{w.heads} heads"] * (w.heads > 1) + ["weights that change with t"] * w.time_dependent
+    if w.heads == 1 and not w.time_dependent:
+        parts.append(_matrix("V", np.asarray(w.value_map(0.0, motion.d))[0]))
+        if w.bilinear:
+            parts.append(_matrix("Q^T K", np.asarray(w.score_map(0.0, motion.d))[0]))
+    return parts
+
+
+def _matrix(name: str, M: np.ndarray) -> str:
+    """A matrix in a few letters: a multiple of the identity, a diagonal, its eigenvalues, or its size.
+
+    >>> _matrix("V", -2.0 * np.eye(3)), _matrix("V", np.diag([1.0, -0.5]))
+    ('V = -2 I', 'V = diag(1, -0.5)')
+    >>> _matrix("V", np.array([[0.5, -2.0, 0.0], [2.0, 0.5, 0.0], [0.0, 0.0, 1.0]]))
+    'V with eigenvalues 1, 0.5 ± 2i'
+    """
+    d = len(M)
+    if np.array_equal(M, M[0, 0] * np.eye(d)):
+        factor = float(M[0, 0])
+        return f"{name} = " + ({1.0: "I", -1.0: "-I"}.get(factor) or f"{factor:.4g} I")
+    if d > 6:
+        return f"{name} of spectral radius {np.abs(np.linalg.eigvals(M)).max():.3g}"
+    if np.array_equal(M, np.diag(np.diag(M))):
+        return f"{name} = diag({', '.join(f'{value:.4g}' for value in np.diag(M))})"
+    values = sorted(np.linalg.eigvals(M), key=lambda value: (-value.real, -value.imag))
+    shown = [
+        f"{v.real:.3g}" if abs(v.imag) < 1e-12 else f"{v.real:.3g} ± {v.imag:.3g}i" for v in values if v.imag > -1e-12
+    ]
+    return f"{name} with eigenvalues {', '.join(shown)}"
+
+
+def _start(tokens: object, motion: Motion) -> list[str]:
+    """How the run was made: the method, and the seed of its first tokens where they are those of a known cloud."""
+    made = getattr(tokens, "provenance", None) or {}
+    said = [str(made["method"])] if made.get("method") else []
+    x = np.asarray(getattr(tokens, "x", motion.x))
+    if not said or x.ndim != 3 or motion.t[0] != 0.0:
+        return [*said, f"{int(np.prod(x.shape[1:-2]))} runs"] if said and x.ndim > 3 else said
+    for seed in dict.fromkeys([made.get("seed", 0), *range(_SEEDS)]) if x[0].size <= _MOST else ():
+        for cloud in ("sphere",) if motion.sphere else ("cube", "gaussian"):
+            if np.allclose(INITIAL[cloud](n=motion.n, d=motion.d, seed=seed), x[0], rtol=0.0, atol=1e-12):
+                return [*said, f"first tokens {cloud}, seed {seed}"]
+    return said

@@ -1,0 +1,97 @@
+"""States and links: what a page may ask for, and what it may not."""
+
+import numpy as np
+import pytest
+
+import metastable as ms
+from metastable.config.settings import Simulate
+from metastable.explorer.computing import Cancelled, Ticket, Workshop, make
+from metastable.explorer.presets import PRESETS, TOUR
+from metastable.explorer.steering import (
+    DEFAULTS,
+    eigenvalues_of,
+    eigenvalues_text,
+    from_query,
+    moved_of,
+    moved_text,
+    settings_of,
+    tidy,
+    to_query,
+)
+from metastable.explorer.take_away import TAKEN
+
+SMALL = {"n": 6, "t": 1.0}
+
+
+def test_a_link_holds_what_differs_and_comes_back():
+    state = {"n": 9, "beta": 2.5, "mask": "causal", "V": "1+2j,1-2j,0.5", "seed": 4}
+    assert from_query(to_query(state)) == state
+    assert to_query(DEFAULTS) == ""
+
+
+def test_the_links_own_names_are_left_alone():
+    assert from_query("look=trails&at=0.5&view=1,2,3&n=5&token=abc") == {"n": 5}
+
+
+@pytest.mark.parametrize("one", [*PRESETS, *TOUR], ids=lambda one: getattr(one, "key", one.title))
+def test_every_preset_and_step_is_a_run_that_can_be_asked_for(one):
+    settings = settings_of(one.state)
+    assert isinstance(settings, Simulate)
+    assert from_query(to_query(one.state)) == tidy(one.state)
+
+
+def test_presets_have_keys_of_their_own_and_say_what_to_watch():
+    keys = [one.key for one in PRESETS]
+    assert len(set(keys)) == len(keys)
+    assert all(len(one.watch) > 30 for one in PRESETS)
+
+
+def test_eigenvalues_follow_the_dimension():
+    assert eigenvalues_of("1,0.5", 3) == [1, 0.5, 0.5]
+    assert eigenvalues_of("goe", 3) == []
+    assert eigenvalues_text(eigenvalues_of("1+2j,1-2j", 3)) == "1+2j,1-2j,1"
+    assert eigenvalues_text(eigenvalues_of("1+2j,1-2j", 1)) == "1"  # half a pair is none
+
+
+def test_moved_tokens_start_where_they_were_put():
+    state = {**SMALL, "d": 2, "moved": moved_text({2: [3.0, 4.0]})}
+    run = make(state).run
+    np.testing.assert_allclose(run.x[0, 2], [0.6, 0.8])
+    assert moved_of("") == {}
+    with pytest.raises(ms.InputError, match="moved token"):
+        make({**state, "moved": "99:1:0"})
+
+
+def test_a_run_is_that_of_the_package():
+    state = {"n": 7, "d": 3, "beta": 3.0, "mask": "causal", "t": 2.0, "seed": 5}
+    x0 = ms.initial.sphere(7, 3, seed=5)
+    own = ms.simulate(ms.Dynamics(beta=3.0, mask="causal"), x0, t=2.0)
+    np.testing.assert_allclose(make(state).run.x, own.x, atol=1e-12)
+
+
+def test_a_run_is_computed_once_and_given_up_when_nobody_waits():
+    workshop = Workshop()
+    first = workshop.get(SMALL, Ticket())
+    assert workshop.get(dict(SMALL), Ticket()) is first
+    gone = Ticket()
+    gone.cancel()
+    with pytest.raises(Cancelled):
+        workshop.get({**SMALL, "seed": 1}, gone)
+    workshop.close()
+
+
+def test_settings_and_code_that_are_taken_away_make_the_same_run(tmp_path, monkeypatch):
+    state = {"n": 5, "beta": 2.0, "t": 1.0, "V": "1,0.5,-0.5", "seed": 3, "moved": "1:0:0:1"}
+    made = make(state)
+    code = TAKEN["python"][2](made).decode()
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    exec(code, space)
+    np.testing.assert_allclose(space["run"].x, made.run.x, atol=1e-12)
+    assert (tmp_path / "run.html").exists()
+    import tomllib
+
+    table = tomllib.loads(TAKEN["toml"][2](made).decode())["simulate"]
+    assert table["V"] == "1,0.5,-0.5"
+    rows = TAKEN["csv"][2](made).decode().splitlines()
+    assert len(rows) == 1 + 5 * len(made.run.t)

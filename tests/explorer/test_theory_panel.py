@@ -1,0 +1,59 @@
+"""The theorem panel says what the theory module says, and draws what it predicts."""
+
+import numpy as np
+import pytest
+
+from metastable.explorer.computing import make
+from metastable.explorer.live_panels import panels_of
+from metastable.explorer.theory_panel import theory_of
+
+
+def test_a_polytope_is_predicted_drawn_and_approached():
+    run = make({"n": 10, "d": 2, "geometry": "rescaled", "beta": 1.0, "t": 6.0, "initial": "cube(side=2)"}).run
+    found = theory_of(run)
+    assert found.facts["claim"] == "Theorem 3.1"
+    assert found.segments.shape[1:] == (2, 2)
+    assert len(found.segments) >= 3
+    assert found.distances[-1] < 1e-2 * found.distances[0]
+
+
+def test_causal_tokens_tend_to_the_first():
+    run = make({"n": 8, "beta": 1.0, "mask": "causal", "t": 40.0}).run
+    found = theory_of(run)
+    assert found.facts["limit"] == "the first token"
+    angles = np.arccos(np.clip(run.x[-1] @ run.x[0, 0], -1, 1))
+    assert abs(found.distances[-1] - angles.max()) < 1e-6
+
+
+def test_hemispheres_are_found_out():
+    inside = theory_of(make({"n": 6, "initial": "cap(angle=1.0)", "t": 5.0}).run).facts["claims"][0]
+    outside = theory_of(make({"n": 40, "t": 1.0}).run).facts["claims"][0]
+    assert inside["applies"] is True
+    assert 0.0 < inside["hypotheses"][1]["margin"] < 1.0
+    assert outside["applies"] is False
+
+
+@pytest.mark.parametrize(
+    "state", [{"heads": 2}, {"noise": 0.1}, {"normalise": "hardmax"}, {"score": "distance", "geometry": "euclidean"}]
+)
+def test_where_no_theorem_applies_it_says_why(state):
+    facts = theory_of(make({"n": 5, "t": 0.5, **state}).run).facts
+    assert facts["claims"] == []
+    assert facts["note"].startswith("No theorem applies")
+
+
+def test_panels_hold_series_of_the_run():
+    run = make({"n": 6, "t": 1.0}).run
+    extra, _ = panels_of(run)
+    np.testing.assert_allclose(extra["panel_order"], np.linalg.norm(run.x.mean(axis=1), axis=-1), atol=1e-12)
+    np.testing.assert_allclose(extra["panel_similarity"].sum(axis=1), 1.0)
+
+
+def test_a_cell_of_a_sweep_is_a_mean_over_starts():
+    pytest.importorskip("nicegui")
+    from metastable.explorer.sweep_page import axis, cells, measured
+
+    todo = cells({"t": 1.0}, ("beta", axis("beta", 1.0, 4.0, 2)), ("n", axis("n", 4, 6, 2)))
+    assert {(i, j) for i, j, _ in todo} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert todo[0][2] == {"t": 1.0, "beta": 1.0, "n": 4}
+    assert 1.0 <= measured(todo[0][2], 3, "clusters") <= 4.0

@@ -1,0 +1,169 @@
+"""What a notebook shows: short lines, cards without arrays, films inline; and runs as tables for other tools."""
+
+import html.parser
+import json
+
+import numpy as np
+import pytest
+
+import metastable as ms
+from metastable.errors import InputError
+
+X = ms.initial.sphere(6, 3, seed=3)
+RUN = ms.simulate(ms.Dynamics(ms.Weights(V=np.diag([1.0, 0.5, -0.25])), beta=4.0, mask="causal"), X, t=2.0, save=5)
+MANY = ms.simulate(ms.Dynamics(beta=np.array([1.0, 4.0])), ms.initial.sphere(6, 3, runs=2), t=1.0, save=3)
+
+
+class Checked(html.parser.HTMLParser):
+    """Opened and closed tags must match."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag not in ("img", "br", "rect", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("rect", "circle"):
+            assert self.open.pop() == tag
+
+
+SHOWN = {
+    "weights": (RUN.dynamics.weights, ["V", "eigenvalues 1, 0.5, -0.25"]),
+    "identity": (ms.Weights(), ["identity"]),
+    "many heads": (ms.Weights(V=np.ones((4, 3, 3))), ["4"]),
+    "in time": (ms.Weights(V=lambda t: t * np.eye(2)), ["a function of t"]),
+    "dynamics": (RUN.dynamics, ["causal", "beta", "softmax of beta"]),
+    "noisy": (ms.Dynamics(noise=0.5, score="distance"), ["noise", "distance"]),
+    "run": (RUN, ["6 tokens in d = 3", "nothing certified", "rk4"]),
+    "ensemble": (MANY, ["2 runs of 6 tokens"]),
+    "measured": (ms.Trajectory(np.arange(3.0), np.ones((3, 4, 2))), ["4 tokens"]),
+    "escaped": (ms.Dynamics(mask=ms.Mask(lambda i, j: j <= i, name="<mine>")), ["&lt;mine&gt;"]),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_lines_and_cards(name):
+    thing, words = SHOWN[name]
+    line = repr(thing)
+    assert line.startswith(type(thing).__name__ + "(")
+    assert len(line) < 200
+    assert "\n" not in line
+    assert "array" not in line
+    page = thing._repr_html_()
+    reader = Checked()
+    reader.feed(page)
+    assert not reader.open
+    assert len(page) < 60_000
+    for word in words:
+        assert word in page
+
+
+def test_a_card_draws_every_token_within_its_picture():
+    page = RUN._repr_html_()
+    dots = page.split("<circle ")[2:]  # the first circle is the sphere
+    assert len(dots) == 6
+    for dot in dots:
+        place = {k: float(v.strip("'")) for k, v in (w.split("=") for w in dot.split()[:3])}
+        assert place["cx"] - place["r"] >= 0
+        assert place["cx"] + place["r"] <= 112
+
+
+# --- observables ---
+
+
+def test_functions_names_and_dicts():
+    def height(run):
+        return run.x[..., 2].max(-1)
+
+    alone = RUN.observe(height)
+    assert alone.name == "height"
+    assert np.array_equal(alone, RUN.x[..., 2].max(-1))
+    both = RUN.observe({"count": "clusters", "height": height, "norms": lambda run: np.linalg.norm(run.x, axis=-1)})
+    assert both.norms.dims == ("time", "token")
+    assert np.array_equal(both["count"], RUN.observe("clusters"))
+    assert list(RUN.observe(["energy", "order"]).data_vars) == ["energy", "order"]
+    assert MANY.observe(height).dims == ("time", "run0")
+
+
+def test_words_units_and_parameters_travel_along():
+    data = RUN.observe("clusters")
+    assert data.attrs["long_name"] == "number of clusters by single linkage"
+    assert data.attrs["tolerance"] == 0.01
+    assert data.attrs["tolerance_units"] == "rad"
+    assert data.time.attrs["long_name"] == "time"
+    assert (float(data.beta), str(data.mask.values), int(data.n), str(data.method.values)) == (4.0, "causal", 6, "rk4")
+    assert RUN.observe("clusters", tolerance=0.5).attrs["tolerance"] == 0.5
+    assert MANY.observe("order").beta.dims == ("run0",)
+    assert MANY.observe("order").beta.values.tolist() == [1.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "words"),
+    [
+        ("cluster", {}, "did you mean 'clusters'"),
+        ("clusters", {"tol": 1}, "Unknown option of 'clusters' 'tol'; did you mean 'tolerance'"),
+        ("order", {"tol": 1}, "takes no options"),
+        (lambda run: 3, {}, "one value, or one array, for every saved time"),
+        (lambda run: ["a"] * 5, {}, "one value"),
+        (lambda run: 1 / 0, {}, "ZeroDivisionError"),
+        (3, {}, "a name or a function"),
+        (["order"], {"a": 1}, "leave out a"),
+    ],
+)
+def test_what_cannot_be_observed(what, options, words):
+    with pytest.raises(InputError, match=words):
+        RUN.observe(what, **options)
+
+
+def test_a_function_in_a_series_and_in_an_ensemble():
+    figure = RUN.plot(kind="series", observable=lambda run: run.x[..., 2].max(-1))
+    assert np.allclose(figure.axes[0].lines[0].get_ydata(), RUN.x[..., 2].max(-1))
+    with pytest.raises(InputError, match="Unknown option of plot 'observabel'; did you mean 'observable'"):
+        RUN.plot(kind="series", observabel="order")
+    x0 = ms.initial.sphere(6, 3, runs=2)
+    data = ms.observe_many(ms.Dynamics(), x0, {"top": lambda run: run.x[..., 2].max(-1), "o": "order"}, t=1.0, save=3)
+    assert data.top.dims == data.o.dims == ("time", "run")
+
+
+# --- tables ---
+
+
+def test_tables_hold_the_run_and_how_it_was_made(tmp_path):
+    import pandas
+
+    frame = RUN.to_pandas()
+    assert list(frame.columns) == ["time", "token", "x0", "x1", "x2"]
+    back = frame[["x0", "x1", "x2"]].to_numpy().reshape(RUN.x.shape)
+    assert np.array_equal(back, RUN.x)
+    assert frame.attrs["beta"] == 4.0
+    assert frame.attrs["method"] == "rk4"
+    path = RUN.to_csv(tmp_path / "new" / "run.csv")
+    read = pandas.read_csv(path, comment="#")
+    assert np.allclose(read.to_numpy(), frame.to_numpy(), atol=0)
+    head = dict(line[2:].split(": ", 1) for line in path.read_text().splitlines() if line.startswith("# "))
+    assert json.loads(head["mask"]) == "causal"
+    assert "metastable" in head
+    with pytest.raises(InputError, match=r"\.csv"):
+        RUN.to_csv(tmp_path / "run.xlsx")
+    many = MANY.to_pandas()
+    assert list(many.columns) == ["time", "run0", "token", "x0", "x1", "x2"]
+    assert many.set_index(["time", "run0", "token"]).loc[(1.0, 1, 5), "x2"] == MANY.x[-1, 1, 5, 2]
+    data = MANY.to_xarray()
+    assert data.beta.dims == ("run0",)
+    assert data.x.attrs["long_name"] == "tokens x"
+
+
+def test_films_play_inline(tmp_path):
+    film = RUN.film(frames=4, size=(64, 64))
+    assert film._repr_html_().startswith("<video ")
+    assert film.save(tmp_path / "a.mp4").read_bytes() == film.data
+    assert film.data[4:8] == b"ftyp"
+    assert RUN.film(format="gif", frames=3, size=(64, 64))._repr_html_().startswith("<img ")
+    with pytest.raises(InputError, match="mp4 or gif"):
+        RUN.film(format="avi")
+    with pytest.raises(InputError, match="Unknown option of animate 'framez'"):
+        RUN.film(framez=3)
