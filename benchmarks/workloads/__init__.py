@@ -19,6 +19,7 @@ WORKLOADS = {
     "models": "model_statistics",
     "start-up": "start_up",
     "alone": "alone",
+    "sweep": "sweep",
 }
 
 
