@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "mathml",
     "parts",
+    "plain_docstrings",
 ]
 exclude_patterns = ["_build", "**.ipynb_checkpoints", "README.md"]
 templates_path = []
@@ -41,6 +42,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 default_role = "code"
+suppress_warnings = ["ref.python"]  # words for types in docstrings are words, not links
 
 # looks
 html_theme = "furo"

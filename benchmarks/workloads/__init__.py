@@ -17,6 +17,7 @@ WORKLOADS = {
     "W9": "w9_cost",
     "phase-diagram": "phase_diagram",
     "models": "model_statistics",
+    "explorer": "explorer_frames",
     "start-up": "start_up",
     "alone": "alone",
     "sweep": "sweep",

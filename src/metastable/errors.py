@@ -6,8 +6,6 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
 
-import numpy as np
-
 T = TypeVar("T")
 _KINDS: dict[type, str] = {bool: "b", str: "U", bytes: "S", bytearray: "S"}
 _WORDS = {"b": "truth values", "S": "bytes", "U": "words"}
@@ -45,6 +43,8 @@ def numbers(value: T) -> T:
         ...
     TypeError: b'2' is no number
     """
+    import numpy as np  # here, because `metastable --help` imports this module
+
     kind = getattr(getattr(value, "dtype", None), "kind", None)
     if kind is None:
         kind = np.asarray(value).dtype.kind if isinstance(value, (list, tuple)) else _KINDS.get(type(value), "f")

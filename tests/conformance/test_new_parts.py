@@ -168,8 +168,9 @@ def test_a_fresh_part_goes_everywhere(fresh, n, tmp_path, capsys, monkeypatch):
     assert name in listed
     assert listed[name]
     # a TOML run
+    mask = "" if argument == "mask" else 'mask = "causal"\n'
     (tmp_path / "run.toml").write_text(
-        f'[simulate]\nn = {n}\nd = 3\nt = 0.3\nsave = 4\nseed = 0\nbeta = 1.0\n{argument} = "{name}"\n'
+        f'[simulate]\nn = {n}\nd = 3\nt = 0.3\nsave = 4\nseed = 0\nbeta = 1.0\n{mask}{argument} = "{name}"\n'
     )
     assert main(["simulate", "run.toml", "--out", "toml", "--no-pictures", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -9,17 +9,27 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.experiments import (
+    head_eigenvalues,
     model_access,
     model_controls,
     model_dynamics,
+    model_eigenspaces,
     model_heads,
+    model_ranks,
+    model_residual,
     model_similarity,
+    model_simplex,
     model_spectra,
+    normality,
+    simplex,
 )
 from metastable.experiments.base import Work
 from metastable.experiments.run_one import run_into
 
-ALL = (model_similarity, model_heads, model_controls, model_dynamics, model_spectra)
+ALL = (
+    *(model_similarity, model_heads, model_controls, model_dynamics, model_spectra),
+    *(model_residual, model_ranks, model_simplex),
+)
 TEXTS = [[3, 17, 5, 41, 17, 2, 8, 3, 29, 11], [4, 4, 9, 30, 2, 2, 17], [44, 1, 6, 6, 12, 13], [9, 8, 7, 6, 5, 9, 9]]
 
 
@@ -57,6 +67,9 @@ def small(module: Any, name: str) -> Any:
         model_controls: {"instances": 3, "seeds": 2, "layers": 6},
         model_dynamics: {"instances": 3, "n": 12, "head": 1, "top": 2},
         model_spectra: {},
+        model_residual: {"instances": 3, "layers": 4, "strengths": (0.0, 0.5, 1.0)},
+        model_ranks: {"instances": 3},
+        model_simplex: {"instances": 2, "texts": 2, "classes": 3},
     }
     return module.Params(model=name, **known[module])
 
@@ -70,7 +83,7 @@ def test_run_judge_draw(module: Any, tiny: str, tmp_path: Path) -> None:
     assert all(v.dtype != object for v in data.values())
     verdicts = module.judge(params, data)
     assert verdicts
-    assert all(v.kind == "observation" or v.status == "holds" for v in verdicts)
+    assert all(v.kind in ("observation", "reading") or v.status == "holds" for v in verdicts)
     figures = module.draw(params, data)
     assert figures
     assert all(figure.axes for figure in figures.values())
@@ -143,15 +156,27 @@ def _shares(end: float, between: float, texts: int = 24) -> dict[str, np.ndarray
     noise = 1.0 + 0.05 * rng.standard_normal(texts)[:, None]
     share[:, 2, :, 1] = end * noise
     share[:, 2, :, 0] = (end + between) * noise
-    return {"share_above": share, "same_token_share": np.full((texts, 3, 2, 2), 0.5), "trained": np.array(1)}
+    normal = np.broadcast_to([0.01, 0.2, 0.2, 0.2, 0.02], (texts, 5))
+    return {
+        "normality": normal,
+        "share_above": share,
+        "same_token_share": np.full((texts, 3, 2, 2), 0.5),
+        "trained": np.array(1),
+    }
 
 
 def test_a_spike_is_told_from_none() -> None:
     params = model_similarity.Params(layers=2, others=())
     grown = [v.status for v in model_similarity.judge(params, _shares(0.03, 0.01))]
-    assert grown == ["fails", "holds", "holds", "holds"]  # nothing yet at the trained depth
-    flat = [v.status for v in model_similarity.judge(params, _shares(0.0, 0.3))]
+    assert grown == ["holds", "fails", "holds", "holds", "holds"]  # nothing yet at the trained depth
+    flat = [v.status for v in model_similarity.judge(params, _shares(0.0, 0.3))][1:]
     assert flat == ["fails", "fails", "fails", "fails"]
+    broad = _shares(0.0, 0.3) | {"normality": np.full((24, 5), 0.06)}
+    assert model_similarity._normal(params, broad).status == "fails"
+    uniform = normality.distance_from_normal(np.random.default_rng(0).uniform(size=4000))
+    assert (
+        uniform > model_similarity.NORMAL > normality.distance_from_normal(np.random.default_rng(0).normal(size=4000))
+    )
 
 
 def test_groups_of_heads_are_told_from_none() -> None:
@@ -190,7 +215,7 @@ def _collapsing(largest: float, mixed: float, clusters: float) -> dict[str, np.n
     for variant in ("trained", "init", "shuffle", "tokens"):
         known = variant in ("trained", "tokens")
         shape = (1 if variant == "trained" else 2, 24, 3, 2)
-        for key in ("largest", "mixed_share", "mixed_clusters"):
+        for key in ("largest", "mixed_share", "mixed_clusters", "share_above"):
             data[f"m/{variant}/{key}"] = np.zeros(shape)
         data[f"m/{variant}/largest"][:, :, 2, 0] = (0.3 if known else largest) * noise[: shape[0]]
         data[f"m/{variant}/largest"][:, :, 2, 1] = 0.1 * noise[: shape[0]]
@@ -199,18 +224,43 @@ def _collapsing(largest: float, mixed: float, clusters: float) -> dict[str, np.n
     return data
 
 
+def _split(verdicts: list[Any]) -> tuple[list[str], list[str]]:
+    return [v.status for v in verdicts[:4]], [v.status for v in verdicts[4:]]
+
+
 def test_what_training_does_is_told_from_what_any_network_does() -> None:
     params = model_controls.Params(model="m")
-    found = [v.status for v in model_controls.judge(params, _collapsing(0.96, 0.01, 5.0))]
+    inherent, found = _split(model_controls.judge(params, _collapsing(0.96, 0.01, 5.0)))
     assert found == ["holds"] * 6
-    other = model_controls.judge(params, _collapsing(0.5, 0.2, 1.0))
+    assert inherent == ["holds", "fails", "holds", "holds"]  # raw, centred; then random tokens
+    assert _split(model_controls.judge(params, _collapsing(0.1, 0.5, 5.0)))[0][:2] == ["fails", "holds"]
+    other = model_controls.judge(params, _collapsing(0.5, 0.2, 1.0))[4:]
     assert [v.status for v in other] == ["fails", "fails", "fails", "fails", "fails", "holds"]
     assert other[0].instances == 24
     assert "trained 0.3" in other[0].notes
     missing = _collapsing(0.96, 0.01, 5.0)
     for variant in ("init", "shuffle"):  # all tokens have met, and nothing is left beside the mean direction
         missing[f"m/{variant}/mixed_share"][:, :, 2, 1] = np.nan
-    assert [v.status for v in model_controls.judge(params, missing)] == ["holds"] * 6
+    assert _split(model_controls.judge(params, missing))[1] == ["holds"] * 6
+
+
+def test_sets_that_keep_the_same_company_are_coherent() -> None:
+    cosine = np.kron(np.eye(2), np.ones((4, 4)))
+    assert model_eigenspaces.coherence(cosine, np.arange(4)) == 1.0
+    assert model_eigenspaces.coherence(cosine, np.array([0, 4])) == 0.0
+    rng = np.random.default_rng(0)
+    data = {"eigenvectors": 0.5 + 0.1 * rng.normal(size=32), "mixed": 0.1 * rng.normal(size=400), "any": np.zeros(1)}
+    params = model_eigenspaces.Params()
+    assert model_eigenspaces._against(params, data, "mixed").status == "holds"
+    assert model_eigenspaces._against(params, data | {"eigenvectors": data["mixed"][:32]}, "mixed").status == "fails"
+
+
+def test_a_simplex_is_told_from_other_points() -> None:
+    turned = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
+    assert simplex.simplex_distance(3.0 * turned + 7.0) == pytest.approx(0.0, abs=1e-12)
+    square = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    assert simplex.simplex_distance(square) > 0.3
+    assert simplex.random_distance(4, 500, np.random.default_rng(0)) < 0.1
 
 
 def test_existence_of_a_good_head() -> None:
@@ -221,10 +271,10 @@ def test_existence_of_a_good_head() -> None:
 
 def test_leading_eigenvalues_make_a_real_matrix() -> None:
     values = np.array([-3.0, 1 + 2j, 1 - 2j, 0.5])
-    assert model_dynamics.leading(values, 3).tolist() == [-3.0, 1 + 2j, 1 - 2j]
-    assert model_dynamics.leading(values, 2).tolist() == [-3.0, 0.5]
+    assert head_eigenvalues.leading(values, 3).tolist() == [-3.0, 1 + 2j, 1 - 2j]
+    assert head_eigenvalues.leading(values, 2).tolist() == [-3.0, 0.5]
     with pytest.raises(InputError, match="top=2"):
-        model_dynamics.leading(values[1:3], 1 + 2)
+        head_eigenvalues.leading(values[1:3], 1 + 2)
 
 
 @pytest.mark.slow
@@ -239,6 +289,7 @@ def test_the_zoo_verdicts(tmp_path: Path) -> None:
     for module in (model_similarity, model_heads, model_spectra):
         record = run_into(module.EXPERIMENT, tmp_path / module.EXPERIMENT.name, "quick")
         found[module.EXPERIMENT.name] = [v.status for v in record.verdicts]
-    assert found["model-similarities"][:2] == ["fails", "holds"]
-    assert found["model-heads"] == ["fails", "holds", "holds", "holds"]
+    assert found["model-similarities"][1:3] == ["fails", "holds"]
+    assert found["model-heads"][:3] == ["fails", "holds", "holds"]
+    assert found["model-heads"][-1] == "holds"
     assert found["model-spectra"][:2] == ["fails", "fails"]

@@ -9,6 +9,7 @@ import pytest
 from metastable.experiments import (
     boolean_attention,
     codimension,
+    codimension_cases,
     collapse,
     experiment,
     hyperplanes,
@@ -211,7 +212,7 @@ def test_low_rank_beyond_the_line_in_quick_size() -> None:
 
 def test_triples_of_the_published_matrices_have_the_published_eigenvalues() -> None:
     assert np.allclose(np.sort(np.linalg.eigvals(hyperplanes.FIGURE_6).real), [-0.068, 1.348], atol=1e-3)
-    assert np.allclose(np.linalg.eigvalsh(codimension.FIGURE_7), [-0.222, 0.253, 1.963], atol=1e-3)
+    assert np.allclose(np.linalg.eigvalsh(codimension_cases.FIGURE_7), [-0.222, 0.253, 1.963], atol=1e-3)
     assert (np.linalg.eigvals(hyperplanes.FIGURE_13).real.min()) < 0.0
     assert (np.linalg.eigvals(hyperplanes.FIGURE_14).real.min()) > 0.0
     assert isinstance(hyperplanes.triple(hyperplanes.Params(), 0), Triple)

@@ -10,13 +10,13 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import (
     boolean_beyond,
+    cloud_motion,
     codimension,
     codimension_high,
     experiment,
-    flats,
+    flat_fitting,
     model_dynamics_pictures,
     repulsion_circle,
-    repulsion_sphere,
     settling_time,
     sink_runs,
     special_starts,
@@ -55,7 +55,7 @@ def test_a_turning_cloud_swirls_and_a_gathering_one_does_not() -> None:
     turn = np.moveaxis(np.array([[c, -s, 0 * t], [s, c, 0 * t], [0 * t, 0 * t, 1 + 0 * t]]), -1, 0)  # (T, 3, 3)
     gather = x + np.array([0.0, 0.0, 1.0]) * t[:, None, None]
     gather /= np.linalg.norm(gather, axis=-1, keepdims=True)
-    turns, coherent = repulsion_sphere.rotation(np.stack([np.einsum("tij,nj->tni", turn, x), gather]), t)
+    turns, coherent = cloud_motion.rotation(np.stack([np.einsum("tij,nj->tni", turn, x), gather]), t)
     assert turns[0] == pytest.approx(0.8 * 5.0 / (2.0 * np.pi), rel=1e-2)
     assert coherent[0] == pytest.approx(1.0, abs=1e-2)
     assert turns[1] < 0.05
@@ -100,12 +100,12 @@ def test_flats_are_found_where_they_are() -> None:
     normal = np.array([0.6, 0.8, 0.0])
     level = np.where(np.arange(40) % 2, 1.0, -1.0)
     planes = points + np.outer(level - points @ normal, normal)
-    assert flats.flats(planes, rng) < flats.FLAT
-    assert flats.flats(points, rng) > 0.05
+    assert flat_fitting.flats(planes, rng) < flat_fitting.FLAT
+    assert flat_fitting.flats(points, rng) > 0.05
     P = np.zeros((4, 4))
     P[:, 2] = 1.0
-    assert flats._lead(P, np.array([0.1, -0.2, 0.5, 0.4]))
-    assert not flats._lead(P, np.array([0.1, -0.2, 0.5, 0.7]))
+    assert flat_fitting.led_by_largest(P, np.array([0.1, -0.2, 0.5, 0.4]))
+    assert not flat_fitting.led_by_largest(P, np.array([0.1, -0.2, 0.5, 0.7]))
 
 
 def test_settling_time_of_exponentials() -> None:

@@ -3,7 +3,7 @@
 >>> from metastable.config import Simulate, build
 >>> job = build(Simulate(n=8, beta=4.0, t=1.0, V="1,1,-0.5"))
 >>> job.plan.t, job.x.shape
-(1.0, (8, 3))
+(1.0, (1, 8, 3))
 """
 
 from importlib import import_module

@@ -26,6 +26,7 @@ EXPERIMENTS: dict[str, str] = {
     "mean-field": "mean_field",
     "mean-field-space": "mean_field_space",
     "neighbours": "neighbours",
+    "neural-collapse": "neural_collapse",
     "limit-geometry": "limit_geometry",
     "single-cluster": "single_cluster",
     "metastable-states": "metastable_states",
@@ -46,6 +47,10 @@ EXPERIMENTS: dict[str, str] = {
     "model-eigenvalues": "model_dynamics",
     "model-spectra": "model_spectra",
     "model-sharing": "model_sharing",
+    "model-residual": "model_residual",
+    "model-ranks": "model_ranks",
+    "model-simplex": "model_simplex",
+    "model-eigenspaces": "model_eigenspaces",
 }
 
 

@@ -92,13 +92,18 @@ def measured(claim: Claim, size: Size, seed: int, scores: str, rate: Callable[[T
             row |= _coordinates(run)
         if row["outcome"] != claim_instances.UNDECIDED or certified_until(run) < horizon:
             break
-    return row | {"rate": np.float64(rate(case))}
+    return row | {"rate": np.array(rate(case))}
+
+
+def _no_attention() -> np.ndarray:
+    """The conjecture is about places; its measurement asks for no attention."""
+    return np.zeros((0, 0))
 
 
 def _row(claim: Claim, case: Triple, run: Trajectory, last: bool) -> Data:
     end = int(np.flatnonzero(run.t <= certified_until(run))[-1])
     half = min(end, int(np.abs(run.t - run.t[-1] / 2.0).argmin()))
-    now, before = (claim.measure(case, settled_tokens(run, k)[0], np.zeros) for k in (end, half))
+    now, before = (claim.measure(case, settled_tokens(run, k)[0], _no_attention) for k in (end, half))
     outcome = claim_instances.UNDECIDED
     if now.residual <= claim_instances.RESOLUTION:
         outcome = claim_instances.HOLDS

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.linalg import expm
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
+from metastable.experiments.first_token_measures import error_growth, half_width, leading_eigenvalues, owed
 from metastable.initial import sphere
 from metastable.plots import series, snapshots, trajectories
 from metastable.plots.style import captioned
@@ -65,17 +65,6 @@ def _moved(params: Params, dynamics: Sequence[Dynamics], x0: np.ndarray, times: 
     return np.stack([one.x for one in simulate(dynamics, x0, float(times[-1]), params.dt, save=times)])
 
 
-def owed(x: np.ndarray, turned: np.ndarray) -> np.ndarray:
-    """What the others owe to the first token: (1/2) mean_j <x_j - x_j', x_1>, for x (..., n, d) and its twin.
-
-    >>> x = np.array([[1.0, 0.0], [0.6, 0.8]])
-    >>> float(owed(x, np.array([[-1.0, 0.0], [-0.6, 0.8]])))
-    0.6
-    """
-    gap = (x - turned)[..., 1:, :].mean(axis=-2)
-    return np.asarray((gap * x[..., 0, :]).sum(axis=-1) / 2.0)
-
-
 def run(params: Params, work: Work) -> Data:
     times = np.unique(np.concatenate([np.linspace(0.0, params.snapshots[-1], 61), params.snapshots]))
 
@@ -91,7 +80,7 @@ def run(params: Params, work: Work) -> Data:
             "V": V,
             "error": np.linalg.norm(x[:, :, 0] - exact, axis=-1).max(axis=-1),
             "halving": np.linalg.norm((coarse - fine)[:, :-1], axis=-1).max(axis=-1),
-            "growth": np.array([_growth(times, V[k], x0[k, 0]) for k in range(len(V))]),
+            "growth": np.array([error_growth(times, V[k], x0[k, 0]) for k in range(len(V))]),
             "first": fine[:, -1],
             "exact": np.concatenate([first_token_path([params.horizon], V[k], x0[k, 0]) for k in range(len(V))]),
             "owed": owed(x, turned),  # (b, T)
@@ -130,33 +119,17 @@ def _alone(params: Params, dynamics: list[Dynamics], x: np.ndarray, times: np.nd
     return np.stack([one.x[:, 0] for one in runs])
 
 
-def _growth(t: np.ndarray, V: np.ndarray, x: np.ndarray) -> float:
-    """How much a rounding error of the start may have grown: max_t |e^{tV}|/|e^{tV} x|."""
-    steps = [expm(s * V) for s in np.linspace(0.0, t[-1], 7)]
-    return float(max(np.linalg.norm(M, 2) / np.linalg.norm(M @ x) for M in steps))
-
-
 def _drawn(V: np.ndarray) -> int:
     """The instance of the pictures: the first whose leading eigenvalue is real and positive (0 when there is none)."""
-    value, _, real = _leading(V)
+    value, _, real = leading_eigenvalues(V)
     return int(np.argmax(real & (value > 0)))
-
-
-def _leading(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Real part and unit eigenvector of each V's leading eigenvalue, and whether it is real and simple."""
-    values, vectors = np.linalg.eig(V)
-    order = np.argsort(-values.real, axis=-1, kind="stable")
-    top = np.take_along_axis(values, order, axis=-1)  # (b, d)
-    vector = np.take_along_axis(vectors, order[:, None, :1], axis=-1)[..., 0].real  # (b, d)
-    vector = vector / np.linalg.norm(vector, axis=-1, keepdims=True)
-    return top[:, 0].real, vector, (top[:, 0].imag == 0) & (top[:, 0].real > top[:, 1].real)
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    value, vector, real = _leading(data["V"])
+    value, vector, real = leading_eigenvalues(data["V"])
     seeds = [params.seed + k for k in range(len(value))]
     return [
         _path(data, seeds),
@@ -217,7 +190,8 @@ def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: 
     at = [int(np.abs(data["t"] - when).argmin()) for when in params.snapshots]
     effect = data["owed"][chosen][:, at]  # (b, s)
     each = [
-        f"{line.mean():+.3f} +- {_error(line):.3f} at t = {when:g}" for line, when in zip(effect.T, params.snapshots)
+        f"{line.mean():+.3f} +- {half_width(line):.3f} at t = {when:g}"
+        for line, when in zip(effect.T, params.snapshots)
     ]
     return judge_number(
         f"When V's leading eigenvalue has a {sign} real part the first token {verb} the others.",
@@ -230,16 +204,11 @@ def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: 
     )
 
 
-def _error(values: np.ndarray) -> float:
-    """Half the width of the mean's 95% interval."""
-    return float(1.96 * values.std() / np.sqrt(max(1, len(values))))
-
-
 def finding(params: Params, data: Data) -> Finding:
-    positive = _leading(data["V"])[0] > 0
+    positive = leading_eigenvalues(data["V"])[0] > 0
     last = data["owed"][:, -1]
     parts = [
-        f"{last[chosen].mean():+.3f} +- {_error(last[chosen]):.3f} where V's leading eigenvalue is {name}"
+        f"{last[chosen].mean():+.3f} +- {half_width(last[chosen]):.3f} where V's leading eigenvalue is {name}"
         for chosen, name in ((positive, "positive"), (~positive, "negative"))
         if chosen.any()
     ]
@@ -255,7 +224,7 @@ def finding(params: Params, data: Data) -> Finding:
 
 
 def draw(params: Params, data: Data) -> Figures:
-    x, vector = data["shown"][0], _leading(data["V"])[1]
+    x, vector = data["shown"][0], leading_eigenvalues(data["V"])[1]
     axis = np.array([1.0, -1.0])[:, None] * vector[int(data["drawn"])]  # (2, d)
     marked = np.concatenate([x, np.broadcast_to(axis, (len(x), *axis.shape))], axis=1)  # (T, n + 2, d)
     first = snapshots(marked, data["t"], times=params.snapshots, first="red", color=[0] * params.n + [1, 1])
@@ -272,7 +241,7 @@ def draw(params: Params, data: Data) -> Figures:
 
 
 def _setting(params: Params, data: Data) -> str:
-    value = _leading(data["V"])[0][int(data["drawn"])]
+    value = leading_eigenvalues(data["V"])[0][int(data["drawn"])]
     return (
         f"n = {params.n} tokens on the sphere (d = {params.d}), causal attention, beta = {params.beta:g}, Q = K = I, "
         f"V with normal entries and leading eigenvalue {value:.2f}, seed {params.seed + int(data['drawn'])}."
@@ -280,7 +249,7 @@ def _setting(params: Params, data: Data) -> str:
 
 
 def _effect(params: Params, data: Data) -> Figure:
-    value = _leading(data["V"])[0]
+    value = leading_eigenvalues(data["V"])[0]
     groups = {"positive leading eigenvalue": value > 0, "negative leading eigenvalue": value < 0}
     groups = {name: seen for name, seen in groups.items() if seen.sum() > 1}
     mean = {name: data["owed"][seen].mean(axis=0) for name, seen in groups.items()}

@@ -7,20 +7,20 @@ them does, so their intervals are widened for the number of rows (Bonferroni).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import expm
 
 from metastable.equation.dynamics import Dynamics
-from metastable.equation.weights import Weights, from_eigenvalues
+from metastable.equation.weights import Weights
 from metastable.errors import InputError
 from metastable.experiments import model_access, model_dynamics_pictures, sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
-from metastable.experiments.first_token import owed
+from metastable.experiments.cloud_motion import nearest_angles
+from metastable.experiments.first_token_measures import owed
+from metastable.experiments.head_eigenvalues import READINGS, cases, matrix, words
 from metastable.initial import sphere
-from metastable.models.folding import linear
-from metastable.models.spectra import ov_eigenvalues, value_block_eigenvalues
 from metastable.observables import cluster_count
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import mean_interval
@@ -29,7 +29,6 @@ from metastable.theory.verdicts import Verdict, from_readings, judge_number, jud
 SOURCE = "first paper, sec. 4.2.4, Figs 7 and 8"
 CLAIM = "Tokens moved by a head's leading eigenvalues reach a metastable state"
 DOT = 0.05  # radians: closer tokens look like one dot
-READINGS = ("O V", "the value block")
 CHUNK = 50
 
 
@@ -53,45 +52,10 @@ class Params:
     seed: int = 0
 
 
-def leading(values: np.ndarray, top: int) -> np.ndarray:
-    """The ``top`` leading eigenvalues that make a real matrix: conjugate pairs stay together.
-
-    >>> leading(np.array([-3.0, 1 + 2j, 1 - 2j, 0.5]), 2)
-    array([-3. +0.j,  0.5+0.j])
-    """
-    chosen: list[complex] = []
-    for value in values[values.imag >= 0.0]:
-        pair = [complex(value)] if value.imag == 0.0 else [complex(value), complex(value.conjugate())]
-        if len(chosen) + len(pair) <= top:
-            chosen += pair
-    if len(chosen) < top:
-        raise InputError(f"This head has no {top} leading eigenvalues that make a real matrix; try top={top - 1}.")
-    return np.array(chosen)
-
-
-def cases(params: Params) -> tuple[np.ndarray, np.ndarray]:
-    """(head, reading) of every case, (c, 2), and its leading eigenvalues, (c, top), where it has enough of them."""
-    block = model_access.model_of(params.model).block(params.layer)
-    if not 0 <= params.head < block.heads:
-        raise InputError(f"{params.model!r} has heads 0 to {block.heads - 1}, not {params.head}.")
-    folded = linear(block)
-    names, values = [], []
-    for head, reading in product(range(block.heads), range(len(READINGS))):
-        found = value_block_eigenvalues(block, head) if reading else ov_eigenvalues(folded, head)[0]
-        try:
-            values.append(leading(found, params.top))
-        except InputError:
-            if head == params.head:
-                raise
-            continue
-        names.append((head, reading))
-    return np.array(names), np.stack(values)
-
-
-def tokens(params: Params, values: np.ndarray, x0: np.ndarray, times: Sequence[float]) -> np.ndarray:
+def tokens(params: Params, values: np.ndarray, x0: np.ndarray, times: ArrayLike) -> np.ndarray:
     """Tokens of every start (b, n, d) moved by these eigenvalues, (b, T, n, d)."""
-    dynamics = [dynamics_of(params, values)] * len(x0)
-    return np.stack([one.x for one in simulate(dynamics, x0, float(times[-1]), params.dt, save=times)])
+    dynamics, save = [dynamics_of(params, values)] * len(x0), np.asarray(times, dtype=float)
+    return np.stack([one.x for one in simulate(dynamics, x0, float(save[-1]), params.dt, save=save)])
 
 
 def dynamics_of(params: Params, values: np.ndarray) -> Dynamics:
@@ -99,13 +63,8 @@ def dynamics_of(params: Params, values: np.ndarray) -> Dynamics:
     return Dynamics(Weights(V=matrix(values)), beta=params.beta, mask="causal")
 
 
-def matrix(values: np.ndarray) -> np.ndarray:
-    """V, diagonal with 2 x 2 blocks for complex pairs."""
-    return from_eigenvalues([complex(v) for v in values])
-
-
 def run(params: Params, work: Work) -> Data:
-    names, values = cases(params)
+    names, values = cases(params.model, params.layer, params.head, params.top)
     times = np.unique([*np.linspace(0.0, params.snapshots[-1], 31), *params.snapshots, *params.paired])
     at = [int(np.abs(times - when).argmin()) for when in params.paired]
 
@@ -116,7 +75,7 @@ def run(params: Params, work: Work) -> Data:
         for case, chosen in zip(names, values):
             x = tokens(params, chosen, x0, times)  # (b, T, n, d)
             twin = tokens(params, chosen, turned, times[: at[-1] + 1])
-            apart = _nearest(x[:, [0, -1]]) > DOT  # (b, 2, n)
+            apart = nearest_angles(x[:, [0, -1]]) > DOT  # (b, 2, n)
             data["count"].append(cluster_count(x, DOT))
             data["apart"].append(apart[..., 0])
             data["excess"].append(apart[..., 0] - apart[..., 1:].mean(axis=-1))
@@ -134,13 +93,6 @@ def run(params: Params, work: Work) -> Data:
     return {**data, "eigenvalues": values, "cases": names, "t": times}
 
 
-def _nearest(x: np.ndarray) -> np.ndarray:
-    """The angle from every token to the nearest other one, (..., n)."""
-    cosine = x @ np.swapaxes(x, -1, -2) - 3.0 * np.eye(x.shape[-2])  # (..., n, n), itself out of reach
-    near = np.take_along_axis(x, cosine.argmax(axis=-1)[..., None], axis=-2)
-    return np.asarray(2.0 * np.arcsin(np.minimum(1.0, np.linalg.norm(x - near, axis=-1) / 2.0)))
-
-
 def _off_path(x: np.ndarray, values: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Greatest distance (b,) of the first token from e^{tV} x_1(0), made a unit vector: its exact path."""
     exact = np.stack([expm(t * matrix(values)) @ x[:, 0, 0].T for t in times])  # (T, d, b)
@@ -151,7 +103,7 @@ def _off_path(x: np.ndarray, values: np.ndarray, times: np.ndarray) -> np.ndarra
 def check(params: Params) -> dict[str, Check]:
     """Tokens of one start at t = 1 under the drawn head's eigenvalues, beside the plain formulas."""
     try:
-        names, values = cases(params)
+        names, values = cases(params.model, params.layer, params.head, params.top)
     except InputError:  # no model to be had: the experiment is skipped
         return {}
     small = replace(params, dt=sphere_checks.DT)
@@ -297,15 +249,6 @@ def label(data: Data, c: int) -> str:
     """A row's name: head, reading and eigenvalues."""
     head, reading = data["cases"][c]
     return f"head {head}, {READINGS[reading]}: {words(data['eigenvalues'][c])}"
-
-
-def words(values: np.ndarray) -> str:
-    """Eigenvalues as text.
-
-    >>> words(np.array([1.0, 0.5 + 2j]))
-    '1.00, 0.50+2.00i'
-    """
-    return ", ".join(f"{v.real:.2f}" if v.imag == 0 else f"{v.real:.2f}{v.imag:+.2f}i" for v in values)
 
 
 def finding(params: Params, data: Data) -> Finding | None:

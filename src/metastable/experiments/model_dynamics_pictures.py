@@ -48,7 +48,7 @@ def _axis(values: np.ndarray) -> np.ndarray:
         return np.zeros((0, len(values)))
     found, vectors = np.linalg.eig(from_eigenvalues([complex(v) for v in values]))
     vector = vectors[:, int(np.abs(found - values[top]).argmin())].real
-    return np.stack([vector, -vector]) / np.linalg.norm(vector)
+    return np.asarray(np.stack([vector, -vector]) / np.linalg.norm(vector))
 
 
 def _setting(params: Any, data: Data, c: int) -> str:
@@ -77,8 +77,9 @@ def _clusters(params: Any, data: Data, readings: Sequence[str]) -> Any:
                 title=f"eigenvalues of {readings[r]}",
                 ax=panel,
             )
-            if panel.get_legend() and r:
-                panel.get_legend().remove()
+            legend = panel.get_legend()
+            if r and legend is not None:
+                legend.remove()
     return captioned(
         figure,
         f"Median number of clusters (links up to 0.05 rad) over {params.instances} starts, every head of "

@@ -8,15 +8,15 @@ from matplotlib.figure import Figure
 
 from metastable.errors import InputError
 from metastable.experiments import model_access
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.model_checks import sink_check
 from metastable.models.agreement import adjusted_rand
 from metastable.models.head_figures import TOKENS_SHOWN, plain_word
 from metastable.models.heads import Heads, averaged, cut, grouped, null_silhouette
 from metastable.models.probe import probe
 from metastable.models.stream import stream
-from metastable.plots import heatmap
 from metastable.plots.colours import cycle
-from metastable.plots.style import INK, new_figure, one_axes, paper
+from metastable.plots.style import DIVERGING, HEAT, INK, captioned, one_axes, panels, paper
 from metastable.theory.verdicts import Verdict, judge_number
 
 SOURCE = "first paper, sec. 3.1.2, 4.1 and Fig. 2"
@@ -25,6 +25,8 @@ CLAIM = "Attention heads fall into groups"
 CLEAR = 0.5  # mean silhouette from which groups count as clear, by the usual reading of that number
 TWICE = 2.0
 DRAWS = 400
+LEFT = "Fig. 2, left: attention that each token receives, all layers"
+RIGHT = "Fig. 2, right: correlations of heads, all layers"
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
 def judge(params: Params, data: Data) -> list[Verdict]:
     if model_access.SKIPPED in data:
         return model_access.skipped(CLAIM, SOURCE, data)
-    verdicts = [*_groups(params, data), _rise(params, data)]
+    verdicts = [*_groups(params, data), _rise(params, data), _every_layer(params, data)]
     for name in (params.model, *model_access.companions(params)):
         verdicts += _sink(name, data)
     return verdicts
@@ -180,6 +182,28 @@ def _rise(params: Params, data: Data) -> Verdict:
     )
 
 
+def _every_layer(params: Params, data: Data) -> Verdict:
+    """ "Generally increase with depth", through all layers: the rank correlation of the mean correlation of two heads
+    with the layer is at least 0.5; bootstrap over the folds of the texts."""
+    filled, layers = _filled(data["count"][0]), np.arange(len(data["layer"]), dtype=float)
+    draws = np.random.default_rng(2).integers(0, len(filled), (DRAWS // 4, len(filled)))
+
+    def trend(rows: np.ndarray) -> float:
+        means = np.array([_mean_correlation(data, k, rows) for k in range(len(layers))])
+        return float(np.corrcoef(means.argsort().argsort(), layers)[0, 1]) if len(layers) > 1 else float("nan")
+
+    each = ", ".join(f"{_mean_correlation(data, k, filled):.2f}" for k in range(len(layers)))
+    return model_access.counted(
+        params.instances,
+        f"Correlations of heads increase through all layers (rank correlation with depth, {params.model}).",
+        SOURCE,
+        trend(filled),
+        (0.5, 1.0),
+        _ends([trend(rows) for rows in filled[draws]]),
+        f"mean correlation of two heads, layer by layer: {each}",
+    )
+
+
 def _mean_correlation(data: Data, layer: int, folds: np.ndarray) -> float:
     found = averaged(data["total"][layer, folds], data["count"][layer, folds])
     return float(np.nanmean(found[~np.eye(len(found), dtype=bool)]))
@@ -224,46 +248,53 @@ def _sink(name: str, data: Data) -> list[Verdict]:
 def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
-    figures = {f"Fig. 2 on {params.model}, left: attention that each token of the first text receives": _left(data)}
-    for k in sorted({0, len(data["layer"]) - 1}):
-        name = f"Fig. 2, right: correlation of heads at layer {int(data['layer'][k])}, groups set apart by lines"
-        figures[name] = _right(data, k)
-    figures["Attention on the first token over depth, relative to even attention over visible tokens"] = _over_depth(
-        params, data
-    )
+    who = f"{params.model}, {params.instances} texts from number {params.seed} on"
+    figures = {
+        LEFT: captioned(_left(data), f"{who}: attention that each token of the first text receives, head by head."),
+        RIGHT: captioned(_right(data), f"{who}: correlation of the maps of two heads, in the order of their groups."),
+    }
+    depth = "attention on the first token over what even attention would pay it, mean over heads and texts."
+    figures["Attention on the first token over depth"] = captioned(_over_depth(params, data), f"{who}: {depth}")
     return figures
 
 
 def _left(data: Data) -> Figure:
-    shown = data["words"][:TOKENS_SHOWN]
-    values = data["received"][-1][:, : len(shown)]
+    """One panel per layer: heads down, tokens across."""
+    shown = [plain_word(w) for w in data["words"][:TOKENS_SHOWN]]
+    count = len(data["layer"])
     with paper():
-        figure = new_figure(7.0, 2.4)
-        panel = figure.add_subplot()
-        rows = [str(h) for h in range(len(values))]
-        heatmap(
-            values, columns=[plain_word(w) for w in shown], rows=rows, low=0.0, bar="attention", ylabel="head", ax=panel
-        )
-        panel.set_aspect("auto")
-        panel.set_title(f"layer {int(data['layer'][-1])}")
-        panel.tick_params(axis="x", labelsize=6.5)
+        figure, axes = panels(None, count, 2.3, 0.62, 0.1, columns=min(3, count))
+        top = float(np.quantile(data["received"], 0.995))
+        for k, axis in enumerate(axes):
+            values = data["received"][k][:, : len(shown)]
+            drawn = axis.imshow(values, cmap=HEAT, vmin=0.0, vmax=top, aspect="auto")
+            axis.set_title(f"layer {int(data['layer'][k])}")
+            axis.set_yticks(range(0, len(values), 2))
+            last = k + min(3, count) >= count
+            axis.set_xticks(range(len(shown)), shown if last else [""] * len(shown), rotation=90, fontsize=4.5)
+            axis.set_ylabel("head" if k % min(3, count) == 0 else "")
+        figure.colorbar(drawn, ax=axes, shrink=0.4, label="attention received")
     return figure
 
 
-def _right(data: Data, layer: int) -> Figure:
-    found = averaged(data["total"][layer], data["count"][layer])
-    labels = grouped(found)[0]
-    order = np.argsort(labels, kind="stable")
-    names = [str(h) for h in order]
-    figure = heatmap(
-        found[np.ix_(order, order)], rows=names, columns=names, diverging=True, low=-1, high=1, bar="correlation"
-    )
+def _right(data: Data) -> Figure:
+    """One panel per layer: correlations of heads, groups set apart by lines."""
+    count = len(data["layer"])
     with paper():
-        for edge in np.flatnonzero(np.diff(labels[order])) + 0.5:
-            figure.axes[0].axhline(edge, color=INK, lw=0.9)
-            figure.axes[0].axvline(edge, color=INK, lw=0.9)
-        figure.axes[0].tick_params(axis="x", rotation=0)
-        figure.axes[0].set(xlabel="head", ylabel="head", title=f"layer {int(data['layer'][layer])}")
+        figure, axes = panels(None, count, 1.7, 1.0, 0.25, columns=min(4, count))
+        for k, axis in enumerate(axes):
+            found = averaged(data["total"][k], data["count"][k])
+            labels = grouped(found)[0]
+            order = np.argsort(labels, kind="stable")
+            drawn = axis.imshow(found[np.ix_(order, order)], cmap=DIVERGING, vmin=-1.0, vmax=1.0)
+            for edge in np.flatnonzero(np.diff(labels[order])) + 0.5:
+                axis.axhline(edge, color=INK, lw=0.9)
+                axis.axvline(edge, color=INK, lw=0.9)
+            names = [str(h) for h in order]
+            axis.set_xticks(range(len(order)), names, fontsize=5.5)
+            axis.set_yticks(range(len(order)), names, fontsize=5.5)
+            axis.set_title(f"layer {int(data['layer'][k])}")
+        figure.colorbar(drawn, ax=axes, shrink=0.5, label="correlation")
     return figure
 
 
@@ -282,6 +313,27 @@ def _over_depth(params: Params, data: Data) -> Figure:
     return figure
 
 
+def finding(params: Params, data: Data) -> Finding | None:
+    if model_access.SKIPPED in data:
+        return None
+    filled = _filled(data["count"][0])
+    first, last = (_mean_correlation(data, k, filled) for k in (0, -1))
+    score = grouped(averaged(data["total"][-1], data["count"][-1]))[1]
+    mass, position = data[f"{params.model}/mass"].mean(), data[f"{params.model}/position"].mean()
+    return Finding(
+        "Heads are said to grow alike with depth, to form two groups, and to look at the first token.",
+        f"In {params.model} the mean correlation of two heads goes from {first:.2f} at the first layer to {last:.2f} "
+        f"at the last, groups have a silhouette of {score:.2f} (0.5 is clear), and the first token gets "
+        f"{mass / position:.1f} times its even share.",
+        RIGHT,
+    )
+
+
+def check(params: Params) -> dict[str, Check]:
+    """The attention that the first token of a short text gets."""
+    return sink_check(params.model)
+
+
 EXPERIMENT = Experiment(
     name="model-heads",
     title="A real model's heads, and its first token",
@@ -291,8 +343,12 @@ EXPERIMENT = Experiment(
     run=model_access.or_skip(run),
     judge=judge,
     draw=draw,
-    quick={"instances": 16, "others": ()},
+    quick={"instances": 20, "others": ()},
     full={"instances": 500},
+    check=check,
+    finding=finding,
+    topic="model",
+    leaves_out="Other models, and four fifths of the texts.",
     text="Correlations of attention maps over the entries of each text, in the mean over texts, and groups of heads by "
     "average linkage. How "
     "clear groups are is a number of its own, the silhouette: linkage always finds groups, also where there are none. "

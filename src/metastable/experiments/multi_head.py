@@ -5,23 +5,25 @@ Once every head of token i has settled on a leader, the token tends to the mean 
 leaders' places, and in principle there could be many more of them than with one head.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import claim_instances
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.beyond_positive_definite import start_and_end
 from metastable.observables import cluster_count, hull_growth
 from metastable.plots import paper, series
-from metastable.plots.style import panels
+from metastable.plots.style import captioned, panels
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import mean_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, section 6"
+TITLE = "Clusters and leaders against the number of heads"
 
 
 @dataclass(frozen=True)
@@ -179,10 +181,39 @@ def draw(params: Params, data: Data) -> Figures:
             start = instance(params, h, params.seed)[1]
             start_and_end(axis, start, data[f"end-{h}"][0])
             axis.set_title(f"H = {h}: {data[f'count-{h}'][0]} clusters")
+    side = f"[-{params.side:g}, {params.side:g}]^{params.d}"
+    cloud = f"n = {params.n} tokens uniform on {side}, V_h = I/H, random Q_h'K_h > 0"
+    ends_at = f"{cloud}, rescaled by e^-t at t = {params.t:g}: start grey, end blue; seed {params.seed}."
+    means = f"{cloud}; means of {params.instances} seeds from {params.seed} on at t = {params.t:g}, band: 95% interval."
     return {
-        "Where the same tokens (grey) end (blue) with more and more heads": figure,
-        "Clusters and leaders against the number of heads": curve,
+        "Where the same tokens (grey) end (blue) with more and more heads": captioned(figure, ends_at),
+        TITLE: captioned(curve, means),
     }
+
+
+def finding(params: Params, data: Data) -> Finding:
+    first, last = params.heads[0], params.heads[-1]
+    few, many = data[f"count-{first}"].mean(), data[f"count-{last}"].mean()
+    return Finding(
+        "Several heads are left open; interesting clusters are expected.",
+        f"With V_h = I/H {params.n} tokens end in {many:.1f} clusters on average with {last} heads, {few:.1f} with "
+        f"{first}; each rests at the mean of its heads' leaders.",
+        TITLE,
+    )
+
+
+def check(params: Params) -> dict[str, Check]:
+    """Six tokens with three heads to t = 0.1, small enough for attention not to saturate at once; 1e-6 is the "
+    "step's."""
+    member, x0 = instance(replace(params, n=6), 3, params.seed)
+    w, x0 = member.weights, 0.3 * x0
+    Q, K, V = (np.asarray(m) for m in (w.Q, w.K, w.V))
+
+    def field(t: float, x: np.ndarray) -> np.ndarray:
+        return np.asarray(sum(plain.pull(x, Q[h], K[h], V[h]) for h in range(3)))
+
+    own = simulate(member, x0, 0.1, 0.01, save=2).x[-1]
+    return {"tokens with three heads at t = 0.1": (own, plain.moved(field, x0, 0.1, 40), 1e-6)}
 
 
 EXPERIMENT = Experiment(
@@ -194,8 +225,12 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 12, "heads": (1, 4), "chunk": 12, "n": 32},
+    quick={"instances": 20, "heads": (1, 4), "chunk": 20, "n": 32},
     full={"instances": 2000, "heads": (1, 2, 4, 8, 16)},
+    check=check,
+    finding=finding,
+    topic="observation",
+    leaves_out="Two and eight heads, a fifth of the tokens.",
     text="The paper leaves several heads open and reports clustering. Here every head has its own random positive Q^T "
     "K and V_h = I/H. Tokens still come to rest, each at the mean of its heads' leaders. There could be many such "
     "means, but leaders that several heads share pull the others in: clusters stay as few as with one head.",

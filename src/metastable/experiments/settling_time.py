@@ -5,11 +5,11 @@ typical modulus and on beta through beta |x|^2 only. Once attention has settled,
 its limit like e^{-t}.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from metastable.equation.dynamics import Dynamics
 from metastable.experiments import plain_formulas as plain
@@ -49,11 +49,12 @@ def start(params: Params, seed: int, n: int, side: float) -> np.ndarray:
     return np.asarray(side * np.random.default_rng([seed, n]).uniform(-1.0, 1.0, (n, params.d)))
 
 
-def moved(params: Params, x0: np.ndarray, times: Sequence[float], beta: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def moved(params: Params, x0: np.ndarray, times: ArrayLike, beta: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Rescaled tokens of every start (b, n, d) at ``times``, (b, T, n, d), and until when each is certified, (b,)."""
+    save = np.asarray(times, dtype=float)
     with judged_by_validity():
         runs = simulate(
-            [Dynamics(beta=beta, geometry="rescaled")] * len(x0), x0, t=float(times[-1]), dt=params.dt, save=times
+            [Dynamics(beta=beta, geometry="rescaled")] * len(x0), x0, t=float(save[-1]), dt=params.dt, save=save
         )
     return np.stack([run.x for run in runs]), np.array([certified_until(run) for run in runs])
 

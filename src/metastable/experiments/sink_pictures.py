@@ -48,8 +48,9 @@ def _over_beta(params: Any, data: Data) -> Figure:
                 title=sink_runs.VALUES[v],
                 ax=panel,
             )
-            if v and panel.get_legend():
-                panel.get_legend().remove()
+            legend = panel.get_legend()
+            if v and legend is not None:
+                legend.remove()
     return captioned(figure, f"Mean and its 95% interval. {_setting(params)}")
 
 
@@ -66,8 +67,9 @@ def _over_time(params: Any, data: Data) -> Figure:
                 title=sink_runs.VALUES[v],
                 ax=panel,
             )
-            if v and panel.get_legend():
-                panel.get_legend().remove()
+            legend = panel.get_legend()
+            if v and legend is not None:
+                legend.remove()
     return captioned(figure, f"Means over starts. {_setting(params)}")
 
 

@@ -14,7 +14,7 @@ sees, so rounding (1e-16) decides after ln(1 + 2 * 37/sigma^2)/2: a run's certif
 Starts pushed off by ``push`` behave as the theorems say almost all do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -174,8 +174,13 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     def told(claim: str, good: np.ndarray, notes: str, source: str = SOURCE) -> Verdict:
         return judge_share(claim, source, [bool(g) for g in good], seeds=seeds, notes=notes)
 
-    a, f, o, p = (lambda key, name=name: data[f"{name}_{key}"] for name in FAMILIES)
-    until = lambda of: f"certified to t = {np.median(of('sound')):.2f} (median)"  # noqa: E731
+    def of(family: str) -> Callable[[str], np.ndarray]:
+        return lambda key: data[f"{family}_{key}"]
+
+    def until(found: Callable[[str], np.ndarray]) -> str:
+        return f"certified to t = {np.median(found('sound')):.2f} (median)"
+
+    a, f, o, p = (of(family) for family in FAMILIES)
     facet = (f("halves") <= STAYS) & (f("others_off")[:, 0] <= close)
     pushed = {name: data[f"pushed_{name}_others_off"][:, 1] for name in FAMILIES[:3]}
     rows = {name: data[f"pushed_{name}_row_off"][:, 1] for name in FAMILIES[:3]}

@@ -13,7 +13,7 @@ from metastable.errors import InputError
 from metastable.explorer import presets
 from metastable.explorer.lab_session import Session
 from metastable.explorer.page_shell import call, panels_place, shell, stages, start_script
-from metastable.explorer.steering import DEFAULTS, from_query, settings_of
+from metastable.explorer.steering import DEFAULTS, from_query, settings_of, to_query
 from metastable.explorer.steering_column import Column
 
 LOOKS = ("log", "trails", "links", "first", "fit", "labels", "limit")
@@ -78,6 +78,7 @@ def _toolbar(session: Session) -> None:
             "seed",
         )
         _button("Copy link", lambda: session.run("lab.copyLink()"), "link")
+        _button("Sweep from here", lambda: ui.navigate.to(f"/sweep?{to_query(session.state)}"), "sweep")
         ui.element("span").classes("lab-gap")
         with ui.element("details").classes("lab-take"):
             with ui.element("summary"):

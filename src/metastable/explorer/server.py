@@ -129,7 +129,7 @@ def _bytes(made: Made, brief: bool) -> Response:
 def _warm(workshop: Workshop) -> None:
     """Compile what the first visitor would wait for."""
     with suppress(Exception):
-        for state in ({}, {"mask": "causal"}):
+        for state in ({}, {"mask": "causal"}, {"geometry": "rescaled", "n": 40, "beta": 1.0, "t": 8.0}):
             _bytes(make(state), False)
 
 

@@ -29,7 +29,7 @@ def upper(values: np.ndarray) -> np.ndarray:
     return np.flatnonzero(values.imag >= 0.0)
 
 
-def _readout(model: Model, vectors: np.ndarray) -> np.ndarray:
+def readout(model: Model, vectors: np.ndarray) -> np.ndarray:
     """Vectors (d, m) through the (un)embedding, (vocabulary, m), with the final norm's gain (and centring)."""
     parts, size = model.require_parts(), model.vocabulary or 0
     final = parts.final_norm()
@@ -51,7 +51,7 @@ def promoted(
         return []
     if model.vocabulary is None:  # patches and frames are not read through a vocabulary
         return []
-    scores = _readout(model, np.stack([vector for _, _, vector in leading], axis=1))  # (vocabulary, m)
+    scores = readout(model, np.stack([vector for _, _, vector in leading], axis=1))  # (vocabulary, m)
     found = []
     for (head, i, _), score in zip(leading, scores.T):
         first, last = _largest(score, count), _largest(-score, count)

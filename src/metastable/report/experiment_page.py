@@ -29,13 +29,14 @@ def anchor(name: str) -> str:
 def experiment(record: Record, media: Media, heading: str = "h1") -> str:
     """The whole of one experiment, under a heading of the given rank."""
     about = record.about
-    drawn = "" if about["figures"] in about["source"] else about["figures"]
+    drawn = "" if about["figures"] in about["source"] or about["figures"].startswith("none") else about["figures"]
     drawn = f" · {'Figs ' if drawn[:1].isdigit() else ''}{escaped(drawn)}" if drawn else ""
     films = "".join(_film(record, one, media) for one in record.films)
     return f"""<header><{heading} id="{anchor(record.name)}-title">{escaped(about["title"])}</{heading}>
 <p class="soft">{escaped(about["source"])}{drawn} · {counts(record.verdicts)}</p></header>
 {_finding(record)}
-<div class="figures">{"".join(_figure(record, one, media) for one in record.figures)}{films}</div>
+<div class="figures">{"".join(_figure(record, one, media) for one in record.figures)}</div>
+<div class="figures films">{films}</div>
 {paragraphs(about["text"])}
 {left_out(record)}
 {folded(record)}

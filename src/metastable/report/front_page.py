@@ -1,5 +1,6 @@
 """The front of the gallery: one paragraph, the findings, what stands in for what, and an index with small pictures."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from metastable.progress import duration
@@ -21,16 +22,18 @@ MOST = 10  # findings on the front
 
 # experiments whose findings a stranger should meet first, in that order; others follow in the order of the gallery
 FIRST = (
-    "model-controls",
-    "model-similarities",
-    "metastable-states",
     "single-cluster",
+    "metastable-states",
     "polytope",
     "hyperplanes",
     "codimension",
-    "low-rank-attention",
     "repulsion-circle",
     "sinks",
+    "rank-collapse",
+    "model-similarities",
+    "model-controls",
+    "low-rank-attention",
+    "first-token",
 )
 
 
@@ -143,7 +146,10 @@ def _sentences(record: Record) -> tuple[str, str]:
     if record.finding is not None:
         return record.finding.claimed, record.finding.measured
     v = record.verdicts[0]
-    return v.claim, f"{v.status}: {v.reading()}, {v.eligible} instances"
+    low, high = v.interval
+    said = f"{v.measured:.3g}, 95% interval {low:.3g} to {high:.3g}"
+    said = "nothing could be measured" if math.isnan(v.measured) else said
+    return v.claim, f"{said}, over {v.eligible} instances: {v.status}"
 
 
 def _small(record: Record, media: Media, large: bool = False) -> str:

@@ -21,7 +21,9 @@ _COLUMNS = ("Verdict", "Claim and criterion", "Measured", "Instances")
 def counts(verdicts: Iterable[Verdict]) -> str:
     """How many of each status, as coloured words."""
     found = Counter(v.status for v in verdicts)
-    return " ".join(chip(word, f"{found[word]} {word}") for word in STATUSES if found[word])
+    many = {"holds": "hold", "fails": "fail"}
+    words = {word: word if found[word] == 1 else many.get(word, word) for word in STATUSES}
+    return " ".join(chip(word, f"{found[word]} {words[word]}") for word in STATUSES if found[word])
 
 
 def overview(verdicts: Sequence[Verdict]) -> str:

@@ -1,0 +1,55 @@
+"""Mistakes in the code that experiments have of their own, beside the engines."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from metastable.experiments import boolean_attention, mean_field
+
+
+def _line_velocity(kind: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Eq. (1) on the line with a mistake, pair by pair; without a mask and with V = 1 the other two are none."""
+    beta = 0.5 if kind == "half beta" else 1.0
+
+    def velocity(x: np.ndarray) -> np.ndarray:
+        scores = beta * x[..., :, None] * x[..., None, :]  # (..., n, n)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        P = weights / weights.sum(axis=-1, keepdims=True)
+        if kind == "transposed":
+            P = np.swapaxes(P, -1, -2)
+        return np.asarray((P @ x[..., None])[..., 0])
+
+    return velocity
+
+
+@contextmanager
+def _mean_field(kind: str) -> Iterator[None]:
+    with patch.object(mean_field, "velocity", _line_velocity(kind)):
+        yield
+
+
+@contextmanager
+def _boolean_attention(kind: str) -> Iterator[None]:
+    """Attention read from finished runs: P^T, or P of half the scores; masks and V do not enter it."""
+    whole = boolean_attention._attention
+
+    def attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
+        P, gaps = whole(run)
+        if kind == "transposed":
+            return np.swapaxes(P, -1, -2), gaps
+        weights = np.exp(gaps / 2.0)
+        return weights / weights.sum(axis=-1, keepdims=True), gaps / 2.0
+
+    with patch.object(boolean_attention, "_attention", attention):
+        yield
+
+
+OWN_CODE = {"mean_field.velocity": _mean_field, "boolean_attention._attention": _boolean_attention}
+# which experiments have it, and which mistakes can be made in it
+USED_BY = {
+    "mean_field.velocity": (("mean-field",), ("transposed", "half beta")),
+    "boolean_attention._attention": (("low-rank-attention",), ("transposed", "half beta")),
+}

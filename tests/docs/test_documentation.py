@@ -1,0 +1,83 @@
+"""The documentation: Python of its pages runs, links lead somewhere, notebooks hold no outputs, no network needed."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from metastable.experiments import EXPERIMENTS
+from tests.docs.test_extending import run_blocks
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+_BLOCK = re.compile(r"^ *```(python)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def with_python(folder: str) -> list[str]:
+    return [str(p.relative_to(DOCS)) for p in sorted((DOCS / folder).glob("*.md")) if _BLOCK.search(p.read_text())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [*with_python("howto"), *with_python("guide")])
+def test_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import textwrap
+
+    monkeypatch.chdir(tmp_path)
+    blocks = [(kind, textwrap.dedent(code)) for kind, code in _BLOCK.findall((DOCS / page).read_text())]
+    run_blocks(blocks, tmp_path, {"__name__": "example"})
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in _LINK.findall(text):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (page.parent / target).exists(), f"{target} in {page.name}"
+
+
+def test_every_folder_of_pages_is_in_the_table_of_contents() -> None:
+    index = (DOCS / "index.md").read_text()
+    for folder in sorted({p.parent for p in PAGES} - {DOCS}):
+        name = folder.relative_to(DOCS).as_posix()
+        assert f"\n{name}/" in index, name
+
+
+def test_literature_names_every_experiment_of_the_papers() -> None:
+    page = (DOCS / "literature.md").read_text()
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", page))
+    papers = {"low-rank-attention", "polytope", "hyperplanes", "codimension", "collapse", "single-cluster", "sinks"}
+    assert papers <= named & set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebooks_hold_no_outputs_and_are_listed(path: Path) -> None:
+    cells = json.loads(path.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert code
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+    assert f"\n{path.stem}\n" in (DOCS / "notebooks" / "index.md").read_text()
+    for cell in code:
+        compile("".join(cell["source"]), path.name, "exec")
+
+
+def test_five_notebooks() -> None:
+    assert len(NOTEBOOKS) >= 5
+
+
+@pytest.mark.parametrize("text", [r"\frac{a}{b}", r"\sum_{j} A_{ij} V x_j", r"\dot{x}_i = T_{x_i}(u)", r"x^\top K > 0"])
+def test_formulas_need_no_network(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("latex2mathml")
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    sys.modules.pop("mathml", None)
+    import mathml
+
+    made = mathml.formula(text, display=True)
+    assert made.startswith("<math ")
+    assert 'display="block"' in made
+    assert "http" not in made.replace("http://www.w3.org/1998/Math/MathML", "")
