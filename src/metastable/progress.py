@@ -40,7 +40,7 @@ def duration(seconds: float) -> str:
     """A time as one reads it.
 
     >>> duration(3.21), duration(75.0), duration(4000.0)
-    ('3.2 s', '1 min 15 s', '1 h 7 min')
+    ('3.2 s', '1 min 15 s', '1 h 6 min')
     """
     if seconds < 59.95:
         return f"{seconds:.1f} s"
