@@ -20,6 +20,7 @@ WORKLOADS = {
     "explorer": "explorer_frames",
     "start-up": "start_up",
     "alone": "alone",
+    "sweep": "sweep",
 }
 
 

@@ -49,7 +49,7 @@ def _line(trial: Trial, checks: bool) -> str:
 def _summary(found: list[Trial], checks: bool) -> int:
     quiet = [t for t in found if t.silent_check]
     still = [] if checks else [t for t in found if t.silent_verdicts]
-    excused = [t for t in still if (t.experiment, t.breakage.kind) in EXCUSED]
+    excused = [t for t in still if (t.experiment, t.breakage.place) in EXCUSED]
     still = [t for t in still if t not in excused]
     reached = sum(t.reached for t in found)
     print(f"\n{reached} breakages reach {len({t.experiment for t in found if t.reached})} experiments.")
@@ -57,7 +57,7 @@ def _summary(found: list[Trial], checks: bool) -> int:
     if not checks:
         print(f"Verdicts that stayed silent with self-checks off: {_named(still)}")
         for t in excused:
-            print(f"  excused: {t.experiment}, {t.breakage}: {EXCUSED[t.experiment, t.breakage.kind]}")
+            print(f"  excused: {t.experiment}, {t.breakage}: {EXCUSED[t.experiment, t.breakage.place]}")
     return int(bool(quiet or still))
 
 

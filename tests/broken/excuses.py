@@ -1,3 +1,8 @@
-"""Where no verdict can move although the data do, and why: the self-check is then all that notices."""
+"""Places in which no verdict can move although the data do, and why: there the self-check is all that notices."""
 
-EXCUSED: dict[tuple[str, str], str] = {}
+EXCUSED: dict[tuple[str, str], str] = {
+    (
+        "single-cluster",
+        "equation",
+    ): "engines make its runs; the equation only tells slow tokens from those at rest",
+}

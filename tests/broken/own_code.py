@@ -34,7 +34,7 @@ def _mean_field(kind: str) -> Iterator[None]:
 @contextmanager
 def _boolean_attention(kind: str) -> Iterator[None]:
     """Attention read from finished runs: P^T, or P of half the scores; masks and V do not enter it."""
-    whole = boolean_attention._attention
+    whole = boolean_attention.attention
 
     def attention(run: Any) -> tuple[np.ndarray, np.ndarray]:
         P, gaps = whole(run)
@@ -43,13 +43,16 @@ def _boolean_attention(kind: str) -> Iterator[None]:
         weights = np.exp(gaps / 2.0)
         return weights / weights.sum(axis=-1, keepdims=True), gaps / 2.0
 
-    with patch.object(boolean_attention, "_attention", attention):
+    with patch.object(boolean_attention, "attention", attention):
         yield
 
 
-OWN_CODE = {"mean_field.velocity": _mean_field, "boolean_attention._attention": _boolean_attention}
+OWN_CODE = {"mean_field.velocity": _mean_field, "boolean_attention.attention": _boolean_attention}
 # which experiments have it, and which mistakes can be made in it
 USED_BY = {
     "mean_field.velocity": (("mean-field",), ("transposed", "half beta")),
-    "boolean_attention._attention": (("low-rank-attention",), ("transposed", "half beta")),
+    "boolean_attention.attention": (
+        ("low-rank-attention", "boolean-beyond", "special-starts", "flats"),
+        ("transposed", "half beta"),
+    ),
 }

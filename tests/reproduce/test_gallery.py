@@ -196,6 +196,18 @@ def test_an_experiment_shows_figures_first_and_folds_its_verdicts(pages):
     assert all({"controls", "muted", "playsinline", "loop", "aria-label"} <= set(values) for values in films)
 
 
+def test_t5_has_a_figure_of_its_own():
+    from metastable.experiments import model_similarity
+
+    shares, counts = np.full((3, 5, 2, 2), 0.1), np.ones((5, 2, 20))
+    data = {"trained": np.array(4), "share_above": shares, "histogram": counts}
+    data |= {"title-t5/share_above": shares, "title-t5/histogram": counts}
+    drawn = model_similarity.draw(model_similarity.Params(layers=4, bins=20), data)
+    assert (
+        "title-t5: raw cosines of all pairs of positions in 3 texts" in drawn["Fig. 1 on title-t5: raw cosines"].caption
+    )
+
+
 def test_a_table_is_a_table(pages, home):
     text = pages["every/index.html"].text
     assert '<td data-label="cosine raw">0.5 &lt; 1</td>' in text

@@ -16,6 +16,7 @@ from typing import Any
 from metastable.backend import is_traced, jax, jnp, register
 from metastable.equation.fields import CrossAttention
 from metastable.equation.norms import HeadNorm, LayerNorm, RMSNorm, Scale, check_fields
+from metastable.equation.part_fields import check_numbers
 from metastable.equation.weights import varies
 from metastable.errors import InputError, door, unknown
 
@@ -166,8 +167,9 @@ class Block:
     field: Part = None
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
+        if not isinstance(self.order, str) or self.order not in ORDERS:
             raise unknown("order of norms", self.order, ORDERS)
+        check_numbers(self, ("residual", "skip"))
         for name in ("mlp", "attention_norm", "mlp_norm", "attention_out", "mlp_out", "field"):
             part = getattr(self, name)
             if part is not None and not callable(part):

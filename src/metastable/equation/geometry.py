@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Tokens, jax, jnp, structure
+from metastable.equation.part_fields import check_functions, check_name, check_numbers, check_switches
 from metastable.equation.weights import Weights
 from metastable.errors import InputError, door, unknown
 
@@ -65,6 +66,12 @@ class Geometry:
     rescales: bool = False
     codimension: int = 0
     about: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        check_functions(self, ("tangent", "retract", "lift"))
+        check_switches(self, ("fixed_norm", "rescales"))
+        check_numbers(self, ("codimension",), least=0.0)
+        check_name(self)
 
     def __repr__(self) -> str:
         return self.name

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Numeric, is_traced, jnp, structure
+from metastable.equation.part_fields import check_functions, check_name, shown
 from metastable.errors import InputError, door, unknown
 
 Visible = Callable[[Any, Any], Any]  # broadcasting index arrays i, j -> bool array
@@ -50,6 +51,10 @@ class Mask:
     about: str = field(default="", compare=False)
     by_time: Callable[[Any], "Mask"] | None = None
 
+    def __post_init__(self) -> None:
+        check_functions(self, ("visible", "interval", "by_time"))
+        check_name(self)
+
     def __repr__(self) -> str:
         return self.name
 
@@ -75,9 +80,12 @@ class Mask:
 def _bounds(mask: Mask, n: int) -> tuple[np.ndarray, np.ndarray]:
     assert mask.interval is not None
     i = np.arange(n)
-    first, last = mask.interval(i, n)
-    low = np.broadcast_to(np.asarray(first), (n,)).astype(np.int64)
-    high = np.broadcast_to(np.asarray(last), (n,)).astype(np.int64)
+    try:
+        first, last = mask.interval(i, n)
+        low = np.broadcast_to(np.asarray(first), (n,)).astype(np.int64)
+        high = np.broadcast_to(np.asarray(last), (n,)).astype(np.int64)
+    except Exception as error:  # whatever a function of the user's own may raise
+        raise InputError(f"The interval of the mask {mask.name!r} could not be had for n = {n}: {error}.") from error
     if (low < 0).any() or (high > n).any() or (low > high).any():
         raise InputError(f"The interval of the mask {mask.name!r} must lie within 0 and n = {n}.")
     some = np.unique(np.linspace(0, n - 1, min(n, _CHECKED_ROWS)).astype(int))
@@ -133,8 +141,8 @@ def window(width: int, causal: bool = False) -> Mask:
     >>> window(1).visible(np.arange(3)[:, None], np.arange(3)).astype(int).tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
     """
-    if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 0:
-        raise InputError(f"A window mask needs a whole number of places >= 0, not {width!r}.")
+    if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or not 0 <= width < 2**31:
+        raise InputError(f"A window mask needs a whole number of places >= 0, not {shown(width)}.")
     numbers = (int(width), bool(causal))
     return Mask(
         _Window(*numbers), _WindowInterval(*numbers), f"window({width}, causal)" if causal else f"window({width})"

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
+from metastable.equation.part_fields import check_functions, check_name, check_switches
 from metastable.equation.sinkhorn import sinkhorn, sinkhorn_error
 from metastable.errors import InputError, door, unknown
 
@@ -61,6 +62,11 @@ class Normalisation:
     masked: bool = True
     error: Callable[[Any], Any] | None = None
     about: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        check_functions(self, ("rows", "unscaled", "error"))
+        check_switches(self, ("shift_invariant", "stochastic", "by_rows", "masked"))
+        check_name(self)
 
     def __repr__(self) -> str:
         return self.name

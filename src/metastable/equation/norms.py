@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metastable.backend import jnp, register
+from metastable.equation.part_fields import check_numbers
 from metastable.equation.weights import Stack, Timed, checked_value
 from metastable.errors import InputError, door
 
@@ -46,6 +47,7 @@ class LayerNorm:
 
     def __post_init__(self) -> None:
         check_fields(self, {"gain": 1, "bias": 1})
+        check_numbers(self, ("eps",), least=0.0)
 
     def __call__(self, x: Array) -> Array:
         centred = x - jnp.mean(x, axis=-1, keepdims=True)
@@ -66,6 +68,7 @@ class RMSNorm:
 
     def __post_init__(self) -> None:
         check_fields(self, {"gain": 1, "bias": 1})
+        check_numbers(self, ("eps",), least=0.0)
 
     def __call__(self, x: Array) -> Array:
         square = jnp.sum(x**2, axis=-1, keepdims=True) * (1.0 if self.unit else 1.0 / jnp.shape(x)[-1])
@@ -104,6 +107,7 @@ class HeadNorm:
 
     def __post_init__(self) -> None:
         check_fields(self, {"gain": 2, "bias": 2})
+        check_numbers(self, ("eps",), least=0.0)
 
     def __call__(self, q: Array) -> Array:
         axes = (-3, -1) if self.joint else (-1,)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
+from metastable.equation.part_fields import check_name
 from metastable.errors import InputError, door, unknown
 
 
@@ -39,6 +40,7 @@ class Score:
     about: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
+        check_name(self)
         if self.pull not in ("value", "difference"):
             raise unknown("pull of a score", self.pull, ["value", "difference"])
 

@@ -26,6 +26,7 @@ from metastable.equation.matrices import (
     psd,
     sparse_symmetric,
 )
+from metastable.equation.part_fields import check_numbers
 from metastable.equation.short_forms import weights_card, weights_line
 from metastable.errors import InputError, door, kind_of, numbers
 
@@ -241,6 +242,9 @@ class Stack:
 
     values: Array
     dt: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_numbers(self, ("dt",), above=0.0)
 
     def __call__(self, t: Array) -> Array:
         # 1e-9 of a layer: k * dt / dt may come out just below k

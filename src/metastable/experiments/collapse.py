@@ -82,10 +82,15 @@ def run(params: Params, work: Work) -> Data:
 
 
 def measured(x: np.ndarray) -> Data:
-    """Covariance, largest norm and norm of the mean over time of runs (T, B, n, d), with runs first."""
+    """Covariance, largest norm and norm of the mean over time of runs (T, B, n, d), with runs first; the first steps.
+
+    ``step`` is how far any token went until the first saved time, over that time and the farthest token.
+    """
     x = np.swapaxes(x, 0, 1)  # (B, T, n, d)
     centred = x - x.mean(axis=2, keepdims=True)
+    moved = np.linalg.norm(x[:, 1] - x[:, 0], axis=-1).max(axis=-1)  # (B,)
     return {
+        "step": moved / np.linalg.norm(x[:, :2], axis=-1).max(axis=(1, 2)),
         "covariance": np.einsum("btni,btnj->btij", centred, centred) / x.shape[2],
         "largest": np.linalg.norm(x, axis=-1).max(axis=-1),
         "mean": np.linalg.norm(x.mean(axis=2), axis=-1),
@@ -94,7 +99,7 @@ def measured(x: np.ndarray) -> Data:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Three verdicts.
+    """Four verdicts.
 
     Small centred tokens obey C' = -2 C^2 up to terms of relative size |x|^2 in each of the two factors of C (the cubic
     terms of the softmax). So from t/2 on C(t) must follow from C(t/2) by C(t/2) (I + t C(t/2))^{-1} with a relative
@@ -106,6 +111,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
     The rate: tr C = sum_i 1/(1/c_i + 2t), with c_i the variances at the start, has logarithmic slope within
     max_i 1/(2 c_i t) of -1, under 0.01 here, and the terms left out change it by up to bound/2: it must lie within 0.1.
+
+    Small tokens cannot tell a matrix from its transpose; large ones can. x_i' is minus an average of tokens, so until
+    the first saved time no token goes farther than that time times the farthest token (1% is allowed for rounding up).
     """
     V, eye = -np.eye(params.d), np.eye(params.d)
     good = hypotheses.negative_multiple_of_identity(V).holds and hypotheses.score_multiple_of_identity(eye, eye).holds
@@ -141,6 +149,13 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             slope,
             (-1.1, -0.9),
             notes=f"2t tr C / d = {(2 * params.t * trace[:, -1] / params.d).mean():.4f} on average at the end",
+        ),
+        judge_share(
+            "Every token moves by minus an average of tokens: no faster than the farthest token is out.",
+            "second paper, eqs (1) and (2) with V = -I",
+            [bool(step <= 1.01 * times(params)[1]) for step in data["step"]],
+            seeds=range(params.seed, params.seed + params.instances),
+            notes=f"largest share of that speed: {data['step'].max() / times(params)[1]:.3f}, early on",
         ),
     ]
 

@@ -20,7 +20,14 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
-from metastable.experiments.first_token_measures import error_growth, half_width, leading_eigenvalues, owed
+from metastable.experiments.first_token_measures import (
+    error_growth,
+    half_width,
+    leading_eigenvalues,
+    owed,
+    turned_round,
+)
+from metastable.experiments.second_token_angle import judge_alone
 from metastable.initial import sphere
 from metastable.plots import series, snapshots, trajectories
 from metastable.plots.style import captioned
@@ -31,6 +38,8 @@ from metastable.trajectory import Trajectory
 
 CLOSE = 0.05  # radians: about a printed dot
 CHUNK = 50
+SOON = 0.6  # the first snapshot: when the second token is compared
+PLAIN = 24  # runs whose second token is computed by the plain formulas
 SOURCE = "first paper, sec. 4.2.4 and Fig. 8"
 
 
@@ -71,12 +80,16 @@ def run(params: Params, work: Work) -> Data:
     def chunk(first: int, last: int) -> Data:
         chosen = [instance(params, params.seed + k) for k in range(first, last)]
         dynamics, x0 = [dyn for dyn, _ in chosen], np.stack([x for _, x in chosen])
-        x, turned = (_moved(params, dynamics, start, times) for start in (x0, _turned(x0)))
+        x, turned = (_moved(params, dynamics, start, times) for start in (x0, turned_round(x0)))
         # token 1 alone, at two steps: their difference measures the integrator's error and nothing else
         coarse, fine = (_alone(params, dynamics, x0[:, :1], times, h) for h in (params.dt, params.dt / 2.0))
         V = np.stack([dyn.weights.value_map()[0] for dyn in dynamics])  # (b, d, d)
         exact = np.stack([first_token_path(times, V[k], x0[k, 0]) for k in range(len(V))])  # (b, T, d)
+        alone = range(min(len(x0), max(0, PLAIN - first)))
+        plain = [sphere_checks.tokens(x0[k, :2], V[k], params.beta, SOON)[1] for k in alone]
+        soon = int(np.abs(times - SOON).argmin())
         return {
+            "second": np.linalg.norm(x[: len(plain), soon, 1] - np.reshape(plain, (-1, params.d)), axis=-1),
             "V": V,
             "error": np.linalg.norm(x[:, :, 0] - exact, axis=-1).max(axis=-1),
             "halving": np.linalg.norm((coarse - fine)[:, :-1], axis=-1).max(axis=-1),
@@ -92,20 +105,13 @@ def run(params: Params, work: Work) -> Data:
     return {**data, "shown": data["shown"][chosen : chosen + 1], "drawn": np.array(chosen), "t": times}
 
 
-def _turned(x0: np.ndarray) -> np.ndarray:
-    """The same starts (b, n, d) with -x_1 in the place of x_1."""
-    out = x0.copy()
-    out[:, 0] *= -1.0
-    return out
-
-
 def check(params: Params) -> dict[str, Check]:
     """Tokens of two starts (leading eigenvalue of either sign) and their twins at t = 1, beside the plain formulas."""
     small = replace(params, dt=sphere_checks.DT)
     chosen = [instance(params, params.seed + k) for k in range(max(2, min(CHUNK, params.instances)))]
     dynamics, x0 = [dyn for dyn, _ in chosen], np.stack([x for _, x in chosen])
     out: dict[str, Check] = {}
-    for name, start in {"tokens": x0, "tokens with x_1 turned round": _turned(x0)}.items():
+    for name, start in {"tokens": x0, "tokens with x_1 turned round": turned_round(x0)}.items():
         own = _moved(small, dynamics, start, np.array([0.0, sphere_checks.UNTIL]))[:2, -1]
         V = [value_matrix(params, params.seed + k) for k in range(2)]
         plain = np.stack([sphere_checks.tokens(start[k], V[k], params.beta) for k in range(2)])
@@ -133,6 +139,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     seeds = [params.seed + k for k in range(len(value))]
     return [
         _path(data, seeds),
+        judge_alone(data["second"], SOON),
         _aligned(params, data, vector, real, seeds),
         _attracted(params, data, value > 0, "positive", "attracts"),
         _attracted(params, data, value < 0, "negative", "repels"),

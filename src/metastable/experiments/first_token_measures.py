@@ -34,3 +34,10 @@ def leading_eigenvalues(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def half_width(values: np.ndarray) -> float:
     """Half the width of the mean's 95% interval."""
     return float(1.96 * values.std() / np.sqrt(max(1, len(values))))
+
+
+def turned_round(x0: np.ndarray) -> np.ndarray:
+    """The same starts (b, n, d) with -x_1 in the place of x_1."""
+    out = x0.copy()
+    out[:, 0] *= -1.0
+    return out

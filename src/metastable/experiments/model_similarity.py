@@ -216,7 +216,25 @@ def draw(params: Params, data: Data) -> Figures:
         f"{params.model}, {len(share)} texts: share of pairs with a cosine above 0.99, mean with its 95% interval."
     )
     figures[SHARES] = captioned(figure, caption)
+    for name in model_access.companions(params):
+        figures |= _other_model(name, data)
     return figures
+
+
+def _other_model(name: str, data: Data) -> Figures:
+    """Fig. 1 on another model, T5 among them, at its trained depth; nothing where there is no such model."""
+    if f"{name}/histogram" not in data:
+        return {}
+    found = data[f"{name}/histogram"]  # (layers, kinds, bins)
+    layers = some_layers(0, len(found) - 1, len(found) - 1, 6)
+    figure = histograms(
+        found[layers, 0], np.linspace(-1.0, 1.0, found.shape[-1] + 1), labels=[str(layer) for layer in layers]
+    )
+    with paper():
+        figure.axes[0].set(title="raw cosines", ylabel="layer", xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
+    texts = len(data[f"{name}/share_above"])
+    caption = f"{name}: raw cosines of all pairs of positions in {texts} texts, layer 0 to its trained depth."
+    return {f"Fig. 1 on {name}: raw cosines": captioned(figure, caption)}
 
 
 def _mark_beyond(figure: Figure, rows: int, trained: int) -> None:

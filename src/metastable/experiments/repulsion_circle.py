@@ -15,6 +15,8 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
+from metastable.experiments.second_token import angle_to_first
+from metastable.experiments.second_token_angle import judge_second
 from metastable.initial import sphere
 from metastable.observables import cluster_labels
 from metastable.plots import series, snapshots
@@ -76,6 +78,7 @@ def run(params: Params, work: Work) -> Data:
             "caps": caps,  # (b, R, T, 2)
             "cap_angle": angle,  # (b, R, T)
             "angle": _between_clusters(x[:, :, seen]),  # (b, R, s)
+            "second": angle_to_first(x[:, 0]),  # (b, T), V = -I
             "shown": x[:1] if first == 0 else x[:0],
         }
 
@@ -151,7 +154,16 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         _opposite(params, data, params.snapshots[-1]),
         _opposite(params, data, params.t),
         _separated(params, data),
+        _second(params, data),
     ]
+
+
+def _second(params: Params, data: Data) -> Verdict:
+    """An exact solution, in every run with V = -I (`second_token`), at the last published snapshot."""
+    at = int(np.abs(data["t"] - params.snapshots[-1]).argmin())
+    seeds = [params.seed + k for k in range(len(data["second"]))]
+    start, end = data["second"][:, 0], data["second"][:, at]
+    return judge_second(start, end, params.snapshots[-1], params.beta, -1.0, seeds, "V = -I")
 
 
 def _opposite(params: Params, data: Data, when: float) -> Verdict:

@@ -6,17 +6,20 @@ whose eigenvalues all have a negative real part, symmetric or not; a V whose neg
 eigenvalue that attracts beside those that repel.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from metastable.equation.dynamics import Dynamics
-from metastable.equation.weights import Weights, from_eigenvalues
+from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.experiments.cloud_motion import nearest_angles, rotation
+from metastable.experiments.negative_values import READINGS
+from metastable.experiments.second_token import angle_to_first
+from metastable.experiments.second_token_angle import judge_second
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
@@ -30,28 +33,6 @@ TURNS = 0.5  # about one axis in the second half of a run, at least, make a swir
 COHERENT = 0.5  # of the tokens' motion, at least, is that common rotation
 CHUNK = 50
 SOURCE = "first paper, sec. 4.2.3 and Fig. 6"
-
-
-def _symmetric(seed: int) -> np.ndarray:
-    """Random eigenvectors, eigenvalues uniform in [-2, -1/2]."""
-    rng = np.random.default_rng([seed, 1])
-    S = np.linalg.qr(rng.standard_normal((3, 3)))[0]
-    return np.asarray((S * rng.uniform(-2.0, -0.5, 3)) @ S.T)
-
-
-def _general(seed: int) -> np.ndarray:
-    """Standard normal entries, shifted so that the largest real part of an eigenvalue is -1/2."""
-    V = np.random.default_rng([seed, 2]).standard_normal((3, 3))
-    return np.asarray(V - (np.linalg.eigvals(V).real.max() + 0.5) * np.eye(3))
-
-
-READINGS: dict[str, Callable[[int], np.ndarray]] = {
-    "V = -I": lambda seed: -np.eye(3),
-    "random symmetric V, eigenvalues in [-2, -1/2]": _symmetric,
-    "random V, real parts at most -1/2": _general,
-    "eigenvalues -1, -1/2 +- 2i": lambda seed: from_eigenvalues([-1.0, -0.5 + 2.0j, -0.5 - 2.0j]),
-    "V = diag(1, -1, -1)": lambda seed: np.diag([1.0, -1.0, -1.0]),
-}
 
 
 @dataclass(frozen=True)
@@ -86,7 +67,14 @@ def run(params: Params, work: Work) -> Data:
 
     def chunk(first: int, last: int) -> Data:
         seeds = range(params.seed + first, params.seed + last)
-        parts: dict[str, list[np.ndarray]] = {"size": [], "nearest": [], "turns": [], "coherent": [], "shown": []}
+        parts: dict[str, list[np.ndarray]] = {
+            "size": [],
+            "nearest": [],
+            "turns": [],
+            "coherent": [],
+            "shown": [],
+            "second": [],
+        }
         for reading in READINGS:
             whole = tokens(params, seeds, reading, times)  # (b, T, n, 3)
             x = whole[:, seen]  # (b, s, n, 3)
@@ -96,6 +84,7 @@ def run(params: Params, work: Work) -> Data:
             parts["size"].append(sizes_of(cluster_labels(x, LINK)))
             parts["nearest"].append(nearest_angles(x).mean(axis=-1))
             parts["shown"].append(whole[: int(first == 0)])
+            parts["second"].append(angle_to_first(x))
         return {name: np.stack(values, axis=1) for name, values in parts.items()}  # (b, readings, ...)
 
     data = work.parts("runs", params.instances, min(CHUNK, params.instances), chunk)
@@ -131,7 +120,13 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
     Changed after seeing data: swirling was judged by the mean speed, which is no rotation.
     """
-    return [_several(params, data), _denser(params, data), _swirling(params, data)]
+    return [_several(params, data), _denser(params, data), _swirling(params, data), _second(params, data)]
+
+
+def _second(params: Params, data: Data) -> Verdict:
+    """An exact solution, in every run with V = -I (`second_token`), at t = 5."""
+    start, end = data["second"][:, 0, 0], data["second"][:, 0, -2]
+    return judge_second(start, end, params.snapshots[-1], params.beta, -1.0, _seeds(params, data), "V = -I")
 
 
 def _seeds(params: Params, data: Data) -> list[int]:

@@ -69,6 +69,9 @@ def check(params: Params) -> dict[str, Check]:
         [field(Q, K), field(one, one)],
     )
     found = {"tokens after the first steps": first_steps(dynamics, tokens, fields, **_early(params))}
+    for k, name in enumerate(READINGS):
+        own = np.asarray(dynamics[k].velocity(0.0, tokens[k]))
+        found[f"velocity at the start, {name}"] = (own, fields[k](0.0, tokens[k]), 1e-10)
     if params.horizon > params.early:
         late = first_steps(dynamics[:2], tokens[:2], fields, **_late(params))
         found["tokens after adaptive steps"] = late

@@ -10,6 +10,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.normalise import Normalisation
 from metastable.equation.weights import Weights
 from metastable.experiments.base import Data
+from metastable.experiments.second_token import angle_to_first
 from metastable.solve.simulate import simulate
 
 VALUES = ("V = I", "V random", "V = -I")
@@ -62,7 +63,7 @@ def measured(x: np.ndarray, Q: np.ndarray, K: np.ndarray, beta: np.ndarray, norm
     seen = np.tri(x.shape[-2], k=-1)[2:, 1:]  # viewers 3..n, tokens 2..n
     others = (scores[..., 2:, 1:] * seen).sum(axis=-1) / seen.sum(axis=-1)
     alignment = (scores[..., 2:, 0] - others).mean(axis=-1)
-    return {"ratio": ratio, "alignment": alignment, "mass": P[:, -1].mean(axis=-2)}
+    return {"ratio": ratio, "alignment": alignment, "mass": P[:, -1].mean(axis=-2), "second": angle_to_first(x)}
 
 
 def attention(normalise: Any) -> Any:

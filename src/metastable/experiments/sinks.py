@@ -16,6 +16,7 @@ import numpy as np
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments import sink_pictures, sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
+from metastable.experiments.second_token_angle import judge_second
 from metastable.experiments.sink_runs import BINS, LINEAR, SCORES, VALUES, attention, matrices, measured, tokens
 from metastable.initial import sphere
 from metastable.observables import sink_baseline
@@ -153,7 +154,25 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 f"{data[name][:, v, 0, main, 0].mean():.3f}, at the end {data[name][:, v, 0, main, -1].mean():.3f}",
             )
             verdicts.append(replace(found, rows=_rows(params, data, change[:, v], v, name)))
-    return [*verdicts, _exponential(params, data), _against_linear(params, data)]
+    return [*verdicts, _exponential(params, data), _against_linear(params, data), *_second(params, data)]
+
+
+def _second(params: Params, data: Data) -> list[Verdict]:
+    """An exact solution, in every run with V = Q = K = I (`second_token`), at t = 2 and the extreme values of beta."""
+    s, at = SCORES.index("Q = K = I"), params.times.index(2.0)
+    seeds = [params.seed + k for k in range(len(data["second"]))]
+    return [
+        judge_second(
+            data["second"][:, 0, s, k, 0],
+            data["second"][:, 0, s, k, at],
+            2.0,
+            params.betas[k],
+            1.0,
+            seeds,
+            f"V = I, beta = {params.betas[k]:g}",
+        )
+        for k in (0, -1)
+    ]
 
 
 _SENTENCES = {

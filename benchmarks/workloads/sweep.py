@@ -1,0 +1,125 @@
+"""Sweeps beside a bare `observe_many` of the same runs: in this process, with one and two workers, and on Dask.
+
+Workers are started and have compiled before anything is timed: what is compared is how chunks are handed out.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.harness import OURS, Case, Engine, Goal, Outcome, Run, Table, Workload
+
+BETAS = np.linspace(0.5, 9.0, 8)
+TIMES = (5.0, 10.0, 15.0)
+
+
+def cases(quick: bool) -> list[Case]:
+    return [Case("grid", {"n": 32, "d": 2, "seeds": 64 if quick else 2048, "betas": len(BETAS)})]
+
+
+def job(case: Case) -> Any:
+    from metastable.sweep import read_job
+
+    sweep = {
+        "beta": BETAS.tolist(),
+        "seed": {"start": 0, "count": case["seeds"]},
+        "observe": ["order"],
+        "times": list(TIMES),
+    }
+    return read_job({"simulate": {"n": case["n"], "d": case["d"], "mask": "full", "t": TIMES[-1]}, "sweep": sweep})
+
+
+def bare(case: Case) -> Run:
+    import metastable as ms
+
+    def run() -> np.ndarray:
+        x0 = np.stack([ms.initial.sphere(case["n"], case["d"], seed=s) for s in range(case["seeds"])])
+        beta = np.tile(BETAS, case["seeds"])
+        found = ms.observe_many(ms.Dynamics(beta=beta), np.repeat(x0, len(BETAS), axis=0), "order", save=list(TIMES))
+        return found["order"].values.T
+
+    return run
+
+
+def swept(case: Case) -> Run:
+    from metastable.sweep.sweep_driver import run_sweep
+    from metastable.sweep.sweep_results import read_table
+
+    planned = job(case).with_settings({"jobs": 0})
+
+    def run() -> np.ndarray:
+        with tempfile.TemporaryDirectory() as place:
+            run_sweep(planned, Path(place) / "sweep")
+            table = read_table(Path(place) / "sweep")
+        return table["order"].to_numpy().reshape(-1, len(TIMES))
+
+    return run
+
+
+def on(jobs: int, cluster: str | None) -> Any:
+    """The chunks of the sweep on workers that stay: everything but the start of the workers."""
+
+    def build(case: Case) -> Run:
+        if cluster is not None:
+            peers.need("distributed")
+        from metastable.sweep.choose_executor import make_executor
+        from metastable.sweep.chunks import all_chunks, compute
+        from metastable.sweep.sweep_driver import _planned
+
+        planned = job(case)
+        chunks = list(all_chunks(list(_planned(planned, Path("/nowhere"))[0].parts)))
+        executor = make_executor(jobs, cluster)
+
+        def everything() -> dict[int, bytes]:
+            waiting, found = list(chunks), {}
+            while len(found) < len(chunks):
+                while waiting and executor.room > 0:
+                    chunk = waiting.pop(0)
+                    executor.submit(chunk.number, compute, (planned.spec, chunk))
+                found |= {outcome.key: outcome.value for outcome in executor.finished(1.0)}
+            return found
+
+        def run() -> Outcome:
+            import io
+
+            from pyarrow import parquet
+
+            began = time.perf_counter()
+            found = everything()
+            seconds = time.perf_counter() - began
+            values = [parquet.read_table(io.BytesIO(found[k]))["order"].to_numpy() for k in sorted(found)]
+            return Outcome(np.concatenate(values).reshape(-1, len(TIMES)), seconds=seconds)
+
+        everything()  # every worker has compiled
+        return run
+
+    return build
+
+
+def ratio(table: Table, one: str, other: str) -> float:
+    """One engine's time over another's, the median over the rounds."""
+    return table.row("grid", one).over(table.row("grid", other)).median
+
+
+WORKLOAD = Workload(
+    title="sweeps: engines beside a bare observe_many",
+    cases=cases,
+    tolerance=1e-12,
+    engines={
+        "observe_many": Engine(bare, "the same runs, one call, nothing on disk"),
+        OURS: Engine(swept, "metastable sweep --jobs 0, table on disk"),
+        "one worker": Engine(on(1, None), "worker process, chunks only"),
+        "two workers": Engine(on(2, None), "worker processes, chunks only"),
+        "Dask local": Engine(on(2, "local"), "two Dask workers, chunks only"),
+    },
+    goals=(
+        Goal("in-process over bare", lambda t: ratio(t, OURS, "observe_many"), 1.1, False),
+        Goal("one worker over two", lambda t: ratio(t, "one worker", "two workers"), 1.7),
+        Goal("Dask over the pool", lambda t: ratio(t, "Dask local", "two workers"), 1.15, False),
+    ),
+    has_before=False,
+)  # fmt: skip
