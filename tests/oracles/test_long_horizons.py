@@ -182,3 +182,14 @@ def test_a_polygon_in_cyclic_pursuit_grows_for_ever():
     rate = (0.6 + 1.8j) * np.exp(-0.25j * np.pi) - 0.6
     np.testing.assert_allclose(np.diff(np.log(size)), rate.real, rtol=1e-3)
     assert run.valid_until == 40.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["chart", "chart-kernels"])
+def test_a_contracting_direction_beyond_its_cap_ends_the_run(engine):
+    """Equal tokens do not move; where e^{-t lambda} is capped (at e^600) they would have shrunk, certified, by e^30."""
+    x = np.full((2, 2), 0.5)
+    dyn = ms.Dynamics(ms.Weights(V=np.diag([0.3, -0.68])), geometry="rescaled")
+    run = ms.simulate(dyn, x, t=925.0, dt=0.5, save=[0.0, 850.0, 925.0], engine=engine)
+    np.testing.assert_allclose(run.x, np.broadcast_to(x, run.x.shape), rtol=1e-9)
+    assert (run.status, run.t[-1]) == ("diverged", 850.0)

@@ -6,6 +6,7 @@ import numpy as np
 
 from metastable.engines.chart import kernel_references as references
 from metastable.engines.chart import kernels
+from metastable.engines.chart.basis import CAP
 from metastable.engines.simd.vectors import inner, kernel
 
 
@@ -119,7 +120,7 @@ def _coordinates(basis: Any, t: float, zeta: Any, refs: Any, room: Any, out: Any
     kernels.turned(room.near, room.near, basis.partner, basis.pairs, zeta, refs, out)
     for i in range(zeta.shape[0]):
         for c in range(zeta.shape[1]):
-            if -basis.grow[c] * t > 700.0 and zeta[i, c] != 0.0:
+            if -basis.grow[c] * t > 2.0 * CAP and zeta[i, c] != 0.0:
                 out[i, c] = np.inf
 
 

@@ -63,7 +63,7 @@ def scaled_tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
 def rescaled_coordinates(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
     """zeta, (..., n, d); inf where a contracting direction has left the range of floats."""
     zeta = scaled_tokens(chart, t, y, refs)
-    lost = -jnp.asarray(chart.grow) * t > 700.0  # flow caps its exponents, which must not pass for a result here
+    lost = -jnp.asarray(chart.grow) * t > 2 * CAP  # where flow caps its exponents, which must not pass for a result
     back = jnp.where(lost & (zeta != 0.0), jnp.inf, flow(chart, -t, zeta))
     return jnp.where(contracting(chart), back, zeta)
 
