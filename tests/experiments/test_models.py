@@ -234,6 +234,11 @@ def test_what_training_does_is_told_from_what_any_network_does() -> None:
     assert found == ["holds"] * 6
     assert inherent == ["holds", "fails", "holds", "holds"]  # raw, centred; then random tokens
     assert _split(model_controls.judge(params, _collapsing(0.1, 0.5, 5.0)))[0][:2] == ["fails", "holds"]
+    nothing = _collapsing(0.96, 0.0, 5.0)
+    for variant in ("trained", "tokens"):
+        nothing[f"m/{variant}/mixed_share"][:] = 0.0
+    inherent, _ = _split(model_controls.judge(params, nothing))
+    assert inherent == ["holds", "trivial only", "holds", "trivial only"]
     other = model_controls.judge(params, _collapsing(0.5, 0.2, 1.0))[4:]
     assert [v.status for v in other] == ["fails", "fails", "fails", "fails", "fails", "holds"]
     assert other[0].instances == 24

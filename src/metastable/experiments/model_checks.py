@@ -5,8 +5,10 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Check
+from metastable.models.folding import linear
 from metastable.models.model import Model
 from metastable.models.probe import probe
+from metastable.models.spectra import ov_eigenvalues
 
 _TOKENS = 12
 
@@ -72,3 +74,17 @@ def sink_check(name: str) -> dict[str, Check]:
     maps = states_and_maps(model, ids, model.depth)[1]
     plain = np.array([A[:, :, 0].mean(axis=1) for A in maps])
     return {"attention on the first token": (own["mass"].sel(kind="first").values, plain, 1e-5)}
+
+
+def eigenvector_check(name: str) -> dict[str, Check]:
+    """O V phi = lambda phi for the eigenvectors of the first head, with O V multiplied out."""
+    try:
+        maps = linear(model_access.model_of(name).require_parts().block(0))
+    except InputError:
+        return {}
+    values, vectors = ov_eigenvalues(maps, 0)
+    moved = maps.O[0] @ (maps.V[0] @ vectors)
+    return {
+        "O V phi, real part": (moved.real, (vectors * values).real, 1e-6),
+        "O V phi, imaginary part": (moved.imag, (vectors * values).imag, 1e-6),
+    }

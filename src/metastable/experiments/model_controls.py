@@ -7,7 +7,7 @@ block that all layers share, at the last layer beyond, with criteria fixed befor
 that is judged text by text, trained against each control, raw and centred (`_inherent`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -139,11 +139,14 @@ def _inherent(data: Data, name: str, layer: int, trained: int) -> list[Verdict]:
 
 
 def _paired(data: Data, name: str, layer: int, key: str, kind: int, what: str, variant: str) -> Verdict:
-    """Trained minus control, text by text."""
+    """Trained minus control, text by text; trivial where neither has more than SLACK of it.
+
+    (The last was added after a trial in which both had no clusters at all, and "as much" held of nothing.)
+    """
     trained, control = (
         np.nan_to_num(data[f"{name}/{v}/{key}"][:, :, layer, kind]).mean(axis=0) for v in (TRAINED, variant)
     )
-    return judge_number(
+    found = judge_number(
         f"{what} with {WORDS[variant]} as much as in the trained model, or more.",
         SOURCE,
         trained - control,
@@ -151,6 +154,8 @@ def _paired(data: Data, name: str, layer: int, key: str, kind: int, what: str, v
         kind="reading",
         notes=f"share of a text: trained {trained.mean():.3g}, control {control.mean():.3g}",
     )
+    nothing = max(trained.mean(), control.mean()) <= SLACK
+    return replace(found, status="trivial only", notes=f"hardly any in either; {found.notes}") if nothing else found
 
 
 def _at(data: Data, name: str, layer: int, trained: int) -> list[Verdict]:

@@ -20,6 +20,7 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.model_checks import eigenvector_check
 from metastable.models.folding import linear
 from metastable.models.model import Model
 from metastable.models.promotions import readout, upper
@@ -222,17 +223,8 @@ def finding(params: Params, data: Data) -> Finding | None:
 
 
 def check(params: Params) -> dict[str, Check]:
-    """O V phi = lambda phi for the leading eigenvectors of the first head, with O V multiplied out."""
-    try:
-        model = model_access.model_of(params.model)
-        maps = linear(model.require_parts().block(0))
-    except InputError:
-        return {}
-    values, vectors = ov_eigenvalues(maps, 0)
-    return {
-        f"the {part} part of O V phi": (pick(maps.O[0] @ (maps.V[0] @ vectors)), pick(vectors * values), 1e-6)
-        for part, pick in (("real", np.real), ("imaginary", np.imag))
-    }
+    """O V phi = lambda phi, with O V multiplied out."""
+    return eigenvector_check(params.model)
 
 
 EXPERIMENT = Experiment(

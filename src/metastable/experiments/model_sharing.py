@@ -28,7 +28,8 @@ from matplotlib.figure import Figure
 
 from metastable.errors import InputError
 from metastable.experiments import model_access
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments.base import Check, Data, Experiment, Figures, Work
+from metastable.experiments.model_checks import similarity_check
 from metastable.models.model import Model
 from metastable.models.probe import probe
 from metastable.models.spectra import spectra
@@ -228,6 +229,11 @@ def _table(data: Data) -> Figure:
     return table(columns, [SHORT[name] for name in MODELS], cells)
 
 
+def check(params: Params) -> dict[str, Check]:
+    """What the similarities of one short text are, by plain NumPy."""
+    return similarity_check(SHARED)
+
+
 EXPERIMENT = Experiment(
     name="model-sharing",
     title="Shared against unshared weights, before and after fine-tuning",
@@ -238,6 +244,8 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     quick={"models": (SHARED,)},
+    check=check,
+    topic="model",
     full={"instances": 500},
     text="An ALBERT, whose one block is used twelve times, and a BERT with twelve blocks of its own read the same "
     "chemical reactions with the same vocabulary and the same width; the BERT is there as pretrained and fine-tuned in "

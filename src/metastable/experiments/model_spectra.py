@@ -6,10 +6,12 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.experiments import model_access
-from metastable.experiments.base import Data, Experiment, Figures, Work
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.model_checks import eigenvector_check
 from metastable.models.depth_axis import some_layers
 from metastable.models.spectra import spectra
 from metastable.plots import eigenvalues
+from metastable.plots.style import captioned
 from metastable.theory.intervals import exact_interval
 from metastable.theory.verdicts import Status, Verdict
 
@@ -129,10 +131,28 @@ def draw(params: Params, data: Data) -> Figures:
         for name, caption in captions.items():
             values = data[name][k]
             where = f", layer {int(data['layer'][k]) + 1}" if len(data["layer"]) > 1 else ""
-            figures[f"Fig. 10 on {params.model}{where}: {caption}"] = eigenvalues(
-                values, titles=[f"head {h}" for h in range(len(values))]
-            )
+            figure = eigenvalues(values, titles=[f"head {h}" for h in range(len(values))])
+            what = f"{params.model}{where}: eigenvalues of {caption}, every head; a ring marks the leading one."
+            figures[f"Fig. 10 on {params.model}{where}: {caption}"] = captioned(figure, what)
     return figures
+
+
+def finding(params: Params, data: Data) -> Finding | None:
+    if model_access.SKIPPED in data:
+        return None
+    good = data["good"].ravel()
+    where = f", layer {int(data['layer'][0]) + 1}" if len(data["layer"]) > 1 else ""
+    return Finding(
+        "Good triples are said to occur among the heads of pretrained models.",
+        f"In {params.model} {int((good == 1).sum())} of {good.size} heads are good triples by the map O V that moves "
+        "tokens.",
+        f"Fig. 10 on {params.model}{where}: the map O V that moves tokens",
+    )
+
+
+def check(params: Params) -> dict[str, Check]:
+    """O V phi = lambda phi, with O V multiplied out."""
+    return eigenvector_check(params.model)
 
 
 EXPERIMENT = Experiment(
@@ -145,6 +165,10 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     quick={"others": ()},
+    check=check,
+    finding=finding,
+    topic="model",
+    leaves_out="Other models.",
     text="Definition 1 asks that the leading eigenvalue of V be real, positive and simple, and that its eigenvector "
     "have <Q phi, K phi> > 0. In a model with several heads what moves tokens is O V, of rank k; its nonzero "
     "eigenvalues are those of the k x k core V O. The published figure shows the square block of V instead, so both "
