@@ -40,6 +40,8 @@ Mix = Callable[["Dynamics", Weights, Tokens, Tokens], Tokens]  # (dynamics, weig
 class Dynamics:
     """Tokens as particles under self-attention.
 
+    Names are looked up and functions wrapped when a Dynamics is made: its fields hold parts, never names.
+
     Parameters
     ----------
     weights : Weights
@@ -57,8 +59,6 @@ class Dynamics:
         MLP or experts, norms, their order, and residual strength.
     noise : float
         Strength sigma of isotropic tangent noise, sigma dW.
-
-    Names are looked up and functions wrapped when a Dynamics is made: its fields hold parts, never names.
 
     Examples
     --------

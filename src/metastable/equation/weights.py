@@ -125,7 +125,7 @@ class Weights:
 
     @property
     def bilinear(self) -> bool:
-        """True when <query, key> is the form <Q x_i, K x_j>: no biases, and no norms of queries or keys."""
+        """True when <query, key> is the form <Q x_i, K x_j>, that is, no biases, and no norms of queries or keys."""
         return all(part is None for part in (self.q_bias, self.k_bias, self.q_norm, self.k_norm))
 
     @cached_property

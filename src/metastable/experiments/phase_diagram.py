@@ -202,7 +202,8 @@ def draw(params: Params, data: Data) -> Figures:
     figures = {}
     for attention in range(2):
         betas, times, _ = grid(params, attention)
-        curve = [equiangular_time(MET, params.n, b, normalise=ATTENTIONS[attention]) for b in betas]
+        fine = np.linspace(betas[0], betas[-1], 80)
+        curve = [equiangular_time(MET, params.n, b, normalise=ATTENTIONS[attention]) for b in fine]
         for measure, words in (("share", "share of pairs that have met"), ("clusters", "clusters")):
             with paper():
                 figure, axes = panels(None, len(params.dims), 2.9, 0.75, 0.25, columns=2)
@@ -211,7 +212,7 @@ def draw(params: Params, data: Data) -> Figures:
                     top = 1.0 if measure == "share" else float(params.n)
                     phase_diagram(
                         betas, times, values, xlabel=r"$\beta$", ylabel="time $t$", bar=words, title=f"$d = {d}$",
-                        low=0.0 if measure == "share" else 1.0, high=top, curves={"closed form": (betas, curve)}, ax=ax,
+                        low=0.0 if measure == "share" else 1.0, high=top, curves={"closed form": (fine, curve)}, ax=ax,
                     )  # fmt: skip
             figures[f"{words.capitalize()}, {ATTENTIONS[attention]} attention"] = captioned(
                 figure,
