@@ -25,7 +25,7 @@ def test_default_run(metastable: Metastable, tmp_path: Path) -> None:
     assert answer.err == ""
     lines = answer.out.splitlines()
     assert lines[0].startswith("64 tokens on S^2, full attention, beta = 1, rk4, dt = 0.1: reached t = 15. It took")
-    assert lines[1].startswith("Clusters: ")
+    assert lines[1].startswith("Clusters at 0.01 rad: ")
     names = {path.name for path in (tmp_path / "first").iterdir()}
     assert names == {"config.toml", "provenance.json", "data.zarr", "done", "figure.png", "film.mp4"}
     run = ms.load(tmp_path / "first")

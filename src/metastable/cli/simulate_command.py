@@ -152,7 +152,8 @@ def _summary(run: "Trajectory", folder: Path, how: str, pictures: list[Path]) ->
         lines = [f"{_described(run)}: {_lowered(run.message)} It took {run.provenance['seconds']:.3g} s{again}."]
     if counts[1] is not None:
         mean = f" (mean over {math.prod(run.runs)} runs)" if run.runs else ""
-        lines.append(f"Clusters{mean}: {counts[0]} at t = {run.t[0]:g}, {counts[1]} at t = {run.t[-1]:g}.")
+        found = f"{counts[0]} at t = {run.t[0]:g}, {counts[1]} at t = {run.t[-1]:g}"
+        lines.append(f"Clusters at {_tolerance(run)[1]}{mean}: {found}.")
     lines.append(f"Record: {folder}")
     lines += [f"Picture: {path}" for path in pictures]
     return facts, lines
@@ -183,8 +184,16 @@ def _lowered(sentence: str) -> str:
 def _clusters(run: "Trajectory", index: int) -> int | float:
     """Clusters at a saved time: a count, or the mean over an ensemble."""
     from metastable.observables.clusters import cluster_count
+    from metastable.observables.from_trajectory import geometry_of
+
+    found = cluster_count(run.x[index], _tolerance(run)[0], geometry_of(run))
+    return int(found) if found.ndim == 0 else round(float(found.mean()), 3)
+
+
+def _tolerance(run: "Trajectory") -> tuple[float, str]:
+    """How close tokens of one cluster are, the same as for observables and colours, and in words."""
     from metastable.observables.from_trajectory import default_tolerance, geometry_of
 
     geometry = geometry_of(run)
-    found = cluster_count(run.x[index], default_tolerance(run, geometry), geometry)
-    return int(found) if found.ndim == 0 else round(float(found.mean()), 3)
+    value = default_tolerance(run, geometry)
+    return value, f"{value:.2g} rad" if geometry == "sphere" else f"{value:.2g}"

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from metastable.models.comparison import Side
 from metastable.models.curves import band, colour, group_curves, similarity_curves, sink_curves
@@ -90,6 +91,9 @@ def _spectra(shown: Sequence[Side]) -> Figure:
     panels[1].set_xlabel(r"effective $\beta$")
     for panel in panels:
         panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=7))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.xaxis.set_minor_formatter(NullFormatter())  # within one decade its labels would lie on each other
         panel.grid(True, axis="x")
     return figure
 
