@@ -28,9 +28,11 @@ ARGS = [
 ]
 COUNT = """(seconds) => new Promise((done) => {
   let frames = 0; const began = performance.now();
+  go(true); // a page that is not being timed stands still: it must not take time from the other
   const next = (now) => {
     frames += 1;
-    if (now - began < 1000 * seconds) requestAnimationFrame(next); else done((now - began) / frames);
+    if (now - began < 1000 * seconds) requestAnimationFrame(next);
+    else { go(false); done((now - began) / frames); }
   };
   requestAnimationFrame(next);
 })"""
@@ -54,8 +56,8 @@ gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer()); gl.bufferData(gl.ARRAY_BUFFER
 gl.enableVertexAttribArray(0); gl.vertexAttribPointer(0, 2, gl.FLOAT, false, 0, 0);
 const loop = (now) => { gl.uniform1f(gl.getUniformLocation(program, "turn"), now / 5000);
   gl.clearColor(0, 0, 0, 0); gl.clear(gl.COLOR_BUFFER_BIT);
-  gl.drawArrays(gl.POINTS, 0, n); requestAnimationFrame(loop); };
-requestAnimationFrame(loop);
+  gl.drawArrays(gl.POINTS, 0, n); if (window.on) requestAnimationFrame(loop); };
+window.go = (on) => { window.on = on; if (on) requestAnimationFrame(loop); };
 </script>"""
 TIMED = """() => { window.took = []; window.since = 0;
   addEventListener("pointermove", () => { window.since ||= performance.now(); }, true);
@@ -111,8 +113,9 @@ def player(case: Case) -> Run:
     page = browser().new_page(viewport=SIZE)
     page.goto(exported(case["n"]))
     page.wait_for_function("window.player && player.run")
-    page.evaluate("player.options.loop = true; player.play()")
+    page.evaluate("player.options.loop = true; window.go = (on) => (on ? player.play() : player.pause())")
     if case.key == "memory":
+        page.evaluate("go(true)")
         return lambda: Outcome(np.empty(0), seconds=grown(page, case["seconds"]))
     return lambda: Outcome(np.empty(0), seconds=page.evaluate(COUNT, case["seconds"]) / 1000)
 

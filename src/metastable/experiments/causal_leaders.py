@@ -39,7 +39,7 @@ class Params:
 
 
 def delta(beta: float) -> float:
-    return SCALE / np.sqrt(beta)
+    return float(SCALE / np.sqrt(beta))
 
 
 def measured(params: Params, d: int, first: int, last: int) -> Data:

@@ -251,7 +251,8 @@ def _mean(when: np.ndarray) -> np.ndarray:
 
 
 def check(params: Params) -> dict[str, Check]:
-    x, eye, found = sphere(5, 2, seed=4), np.eye(2), {}
+    x, eye = sphere(5, 2, seed=4), np.eye(2)
+    found: dict[str, Check] = {}
     for kind, mask in (("real", "full"), ("complex", "causal")):
         V = matrix(kind, 0.5, -0.75)
         own = simulate(Dynamics(Weights(V=V), beta=params.beta, mask=mask), x, 1.0, 0.01, save=[1.0]).x[-1]

@@ -5,6 +5,7 @@ quadrature grows like e^{beta (1 - cos phi)}, that is e^beta from a right angle.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def run(params: Params, work: Work) -> Data:
     cells = [(n, beta) for n in params.ns for beta in params.betas]
     parts = []
     for n, beta in cells:
-        make = lambda a, b, c=(n, beta): lifetimes(params, *c, a, b)  # noqa: E731
+        make = partial(lifetimes, params, n, beta)
         parts.append(work.parts(f"n{n}-beta{beta:g}", params.instances, params.instances, make))
     shape = (len(params.ns), len(params.betas), params.instances)
     return {name: np.stack([part[name] for part in parts]).reshape(shape) for name in parts[0]}
@@ -115,7 +116,7 @@ def slopes(params: Params, data: Data) -> tuple[np.ndarray, float]:
 
 def _even(params: Params) -> np.ndarray:
     """Which instances have even clusters: those of an even seed, see `start`."""
-    return (params.seed + np.arange(params.instances)) % 2 == 0
+    return np.asarray((params.seed + np.arange(params.instances)) % 2 == 0)
 
 
 def _exponential(params: Params, data: Data) -> Verdict:

@@ -187,7 +187,7 @@ def draw(params: Params, data: Data) -> Figures:
     with paper():
         figure, axis = one_axes(None, 3.6, 2.5)
         for name, colour, label in zip(NULLS, PALETTE, ("random directions", "random mixtures of embeddings")):
-            axis.hist(data[name], edges, density=True, color=colour, alpha=0.4, label=label)
+            axis.hist(data[name], list(edges), density=True, color=colour, alpha=0.4, label=label)
         for value in data["eigenvectors"]:
             axis.axvline(value, ymax=0.08, color=RED, lw=0.8)
         axis.axvline(data["eigenvectors"].mean(), color=RED, lw=1.2, label="eigenvectors, and their mean")

@@ -5,6 +5,7 @@ equal angles (`metastable.theory.equiangular`), and the front of the diagram its
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def diagram(params: Params, d: int, attention: int, mask: int, value: int, first
     betas, times, dt = grid(params, attention)
     seeds = [params.seed + k for k in range(first, last)]
     x0 = np.repeat(np.stack([sphere(params.n, d, seed=s) for s in seeds]), len(betas), axis=0)
-    kind = {"normalise": ATTENTIONS[attention], "mask": MASKS[mask]}
+    kind: dict[str, Any] = {"normalise": ATTENTIONS[attention], "mask": MASKS[mask]}
     if value < 2:
         dynamics: Any = Dynamics(weights(value, d, 0), beta=np.tile(betas, len(seeds)), **kind)
     else:
@@ -110,7 +111,7 @@ def run(params: Params, work: Work) -> Data:
                     name,
                     count,
                     12,
-                    lambda a, b, c=(d, attention, mask, value): diagram(params, *c, a, b),  # type: ignore[misc]
+                    partial(diagram, params, d, attention, mask, value),
                 )
                 found |= {f"{name} {measure}": values for measure, values in part.items()}
     return found
@@ -253,7 +254,8 @@ def _draw_others(params: Params, data: Data) -> Figures:
 
 def check(params: Params) -> dict[str, Check]:
     """Both attentions, both masks and a random V on one small start."""
-    x, eye, found = sphere(5, 3, seed=1), np.eye(3), {}
+    x, eye = sphere(5, 3, seed=1), np.eye(3)
+    found: dict[str, Check] = {}
     for attention, mask, value in ((0, 0, 0), (0, 1, 2), (1, 0, 0), (1, 1, 1)):
         W = weights(value, 3, 1)
         V = eye if W.V is None else np.asarray(W.V).reshape(3, 3)

@@ -93,13 +93,14 @@ def _pages(app: FastAPI, library: Library, answered: Callable[..., Awaitable[Res
     ui.page("/")(lab_page)
     ui.page("/sweep")(sweep_page.sweep_page)
 
-    @ui.page("/models")
     async def models() -> None:
         await models_page(library.folder)
 
-    @ui.page("/records")
     async def records(request: Request) -> None:
         await records_page.records_page(request, library)
+
+    ui.page("/models")(models)
+    ui.page("/records")(records)
 
     @app.get("/probe")
     async def probe(request: Request) -> Response:

@@ -49,7 +49,7 @@ class Pass:
 
     def reducers(self, model: Model, layers: int) -> dict[str, Similarity | Heads | Sinks]:
         """Fresh reducers for some number of layers."""
-        eps = float(ml_dtypes.finfo(model.dtype).eps)  # type: ignore[no-untyped-call]  # it knows bfloat16 too
+        eps = float(ml_dtypes.finfo(model.dtype).eps)  # it knows bfloat16 too
         masks = [model.mask(layer) for layer in range(layers)] if model.heads else []
         make: dict[str, Callable[[], Similarity | Heads | Sinks]] = {
             "similarity": lambda: Similarity(layers, self.bins, self.special, eps),

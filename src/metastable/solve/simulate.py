@@ -98,7 +98,7 @@ def simulate(
         state = segment.state
         if progress is not None:
             progress(segment.reached)
-    made = collect(plan, segments, stacklevel=4)
+    made: Trajectory | list[Trajectory] = collect(plan, segments, stacklevel=4)
     if isinstance(made, Trajectory) and made.status == "done":
         return replace(made, ending=Ending(plan, x, state))
     return made

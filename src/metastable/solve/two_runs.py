@@ -88,8 +88,8 @@ def differences(a: Trajectory, b: Trajectory) -> str:
             same = maps[0] is maps[1] or _equal(*maps)
             found += [] if same else [f"{name} differs"]
     for name in _MADE:
-        one, other = a.provenance.get(name), b.provenance.get(name)
-        found += [f"{name}: {one} and {other}"] if one != other else []
+        made = a.provenance.get(name), b.provenance.get(name)
+        found += [f"{name}: {made[0]} and {made[1]}"] if made[0] != made[1] else []
     if a.x.shape[1:] == b.x.shape[1:] and a.t[0] == b.t[0] and not np.array_equal(a.x[0], b.x[0]):
         found.append("first tokens differ")
     return "; ".join(found) or "nothing that is recorded"

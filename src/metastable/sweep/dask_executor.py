@@ -40,7 +40,7 @@ class DaskExecutor(Executor):
             count = jobs or os.cpu_count() or 1
             with shared_cores(1):
                 self._local = LocalCluster(
-                    n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+                    n_workers=count, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
                 )
             cluster = self._local.scheduler_address
         elif "://" not in cluster:
