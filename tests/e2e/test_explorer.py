@@ -8,6 +8,8 @@ import pytest
 from metastable.explorer.presets import PRESETS, TOUR
 from tests.e2e.browser import keep, tab
 
+pytestmark = pytest.mark.slow  # a real browser takes seconds a page
+
 SEEN = "window.lab && lab.slots.a.seen !== null && lab.slots.a.seen === lab.slots.a.wanted"
 PATIENCE = 120_000
 
@@ -49,7 +51,6 @@ def test_the_page_opens_plays_and_fills_its_panels(browser, server):
         keep(page, "lab-1280-light")
 
 
-@pytest.mark.slow
 def test_every_choice_and_number_changes_the_run(lab):
     for name, value in (("n", 20), ("beta", 2.5), ("seed", 3), ("t", 5), ("noise", 0.1), ("noise", 0), ("heads", 2)):
         lab.locator(f"input[data-control={name}]").fill(str(value))
@@ -69,7 +70,6 @@ def test_every_choice_and_number_changes_the_run(lab):
     assert lab.evaluate("lab.slots.a.player.run.kind") == "box"
 
 
-@pytest.mark.slow
 def test_sliders_move_the_picture_and_fifty_moves_end_at_the_last(lab):
     slider = lab.locator("[data-slider=beta]")
     slider.scroll_into_view_if_needed()
@@ -86,7 +86,6 @@ def test_sliders_move_the_picture_and_fifty_moves_end_at_the_last(lab):
     assert shown > 0.1
 
 
-@pytest.mark.slow
 def test_what_is_impossible_is_said_and_the_picture_stays(lab):
     field = lab.locator("input[data-control=V]")
     field.fill("nonsense")
@@ -102,7 +101,6 @@ def test_what_is_impossible_is_said_and_the_picture_stays(lab):
     settled(lab, n=12)
 
 
-@pytest.mark.slow
 def test_eigenvalues_and_complex_pairs(browser, server):
     with tab(browser, 1280, 900, reduced_motion="reduce") as page:
         opened(page, server, "n=8&t=2&at=0&d=2&geometry=euclidean&V=1,0.5")
@@ -112,7 +110,6 @@ def test_eigenvalues_and_complex_pairs(browser, server):
         assert sorted(round(b, 6) for _, b in spectrum) == [-1, 1]
 
 
-@pytest.mark.slow
 def test_tour_has_eight_steps(browser, server):
     with tab(browser, 1280, 900, reduced_motion="reduce") as page:
         opened(page, server, "n=8&t=2&at=0")
@@ -126,7 +123,6 @@ def test_tour_has_eight_steps(browser, server):
     assert len(TOUR) == 8
 
 
-@pytest.mark.slow
 def test_a_link_restores_settings_look_and_time(browser, server):
     with tab(browser, 1280, 900, reduced_motion="reduce") as page:
         opened(page, server, "n=9&d=2&beta=3&mask=causal&t=4&at=0.5&look=trails.log&colour=position")
@@ -142,7 +138,6 @@ def test_a_link_restores_settings_look_and_time(browser, server):
         assert page.evaluate("lab.slots.a.player.state.trails") is True
 
 
-@pytest.mark.slow
 def test_compare_shows_two_runs_with_linked_heads(browser, server):
     with tab(browser, 1280, 900, reduced_motion="reduce") as page:
         opened(page, server, "n=9&t=4&at=0&compare=beta:1")
@@ -153,7 +148,6 @@ def test_compare_shows_two_runs_with_linked_heads(browser, server):
         keep(page, "lab-compare")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["png", "svg", "html", "csv", "toml", "python"])
 def test_take_away(lab, kind, tmp_path):
     lab.locator(".lab-take").evaluate("box => (box.open = true)")
@@ -177,7 +171,6 @@ def test_take_away(lab, kind, tmp_path):
         compile(data, "run.py", "exec")
 
 
-@pytest.mark.slow
 def test_tokens_can_be_moved_by_hand(browser, server):
     with tab(browser, 1280, 900, reduced_motion="reduce") as page:
         opened(page, server, "n=5&d=2&t=2&at=0")
@@ -195,7 +188,6 @@ def test_tokens_can_be_moved_by_hand(browser, server):
         assert got[0] > 0.6
 
 
-@pytest.mark.slow
 def test_a_killed_server_comes_back_and_the_page_with_it(browser, server):
     with tab(browser, 1280, 900, reduced_motion="reduce") as page:
         opened(page, server, "n=7&beta=2&t=3&at=0")
@@ -210,7 +202,6 @@ def test_a_killed_server_comes_back_and_the_page_with_it(browser, server):
         settled(page, n=11)
 
 
-@pytest.mark.slow
 def test_phone(browser, server):
     with tab(browser, 390, 844, has_touch=True, color_scheme="dark", reduced_motion="reduce") as page:
         opened(page, server, "n=12&t=3&at=0")

@@ -5,10 +5,11 @@ import pytest
 from tests.e2e.browser import keep, tab
 from tests.e2e.explorer_server import Server, free_port
 
+pytestmark = pytest.mark.slow  # a real browser takes seconds a page
+
 SEEN = "window.lab && lab.slots.a.seen !== null"
 
 
-@pytest.mark.slow
 def test_records_are_listed_and_a_run_is_played(browser, server):
     with tab(browser, 1280, 860, reduced_motion="reduce") as page:
         page.set_default_timeout(90_000)
@@ -23,7 +24,6 @@ def test_records_are_listed_and_a_run_is_played(browser, server):
         keep(page, "records-run")
 
 
-@pytest.mark.slow
 def test_pages_of_records_are_shown_apart(browser, server):
     with tab(browser, 1280, 860) as page:
         page.goto(f"{server.url}/records?open=study")
@@ -77,7 +77,6 @@ def test_other_sites_are_refused(server):
     assert server.get("/run?x=" + "a" * 20_000)[0] == 414
 
 
-@pytest.mark.slow
 def test_a_token_is_needed_where_other_machines_are_let_in(records):
     found = Server.__new__(Server)
     found.folder, found.port = records, free_port()
@@ -92,7 +91,6 @@ def test_a_token_is_needed_where_other_machines_are_let_in(records):
         found.kill()
 
 
-@pytest.mark.slow
 def test_a_sweep_grows_and_its_cells_open_runs(browser, server):
     with tab(browser, 1280, 860, reduced_motion="reduce") as page:
         page.set_default_timeout(120_000)
@@ -108,7 +106,6 @@ def test_a_sweep_grows_and_its_cells_open_runs(browser, server):
         assert page.evaluate("new URLSearchParams(lab.slots.a.wanted).get('d')") == "2"
 
 
-@pytest.mark.slow
 def test_a_real_model_is_read_and_played_through_depth(browser, server):
     from metastable.models.zoo import home
 

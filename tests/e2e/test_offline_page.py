@@ -7,6 +7,8 @@ import pytest
 import metastable as ms
 from tests.e2e.browser import keep, tab
 
+pytestmark = pytest.mark.slow  # a real browser takes seconds a page
+
 # how many pixels of the scene are not empty, just after it was drawn
 PAINTED = """() => {
   player.draw();

@@ -143,7 +143,7 @@ def test_a_token_at_rest_elsewhere_breaks_the_limit() -> None:
     slow = {**data, "far": np.full(shape, 1.0), "speed": np.full(shape, 1e-3)}
     assert single_cluster._limit(params, stuck, 0).status == "fails"
     assert single_cluster._limit(params, stuck, 0).failing_seeds == (0, 1, 2)
-    assert single_cluster._limit(params, slow, 0).status == "undecided"
+    assert single_cluster._limit(params, slow, 0).status == "not measured"  # no start decides anything
 
 
 def test_instances_can_be_replayed_and_parts_resumed(tmp_path: Any) -> None:

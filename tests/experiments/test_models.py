@@ -84,7 +84,7 @@ def test_run_judge_draw(module: Any, tiny: str, tmp_path: Path) -> None:
     verdicts = module.judge(params, data)
     assert verdicts
     assert all(v.kind in ("observation", "reading") or v.status == "holds" for v in verdicts)
-    figures = module.draw(params, data)
+    figures = module.EXPERIMENT.draw(params, data)
     assert figures
     assert all(figure.axes for figure in figures.values())
 
@@ -187,7 +187,7 @@ def test_groups_of_heads_are_told_from_none() -> None:
         [base[0] + 0.1 * rng.standard_normal((3, 8, 500)), base[1] + 0.1 * rng.standard_normal((3, 8, 500))]
     )
     none = rng.standard_normal((6, 8, 500))
-    params = model_heads.Params(instances=8, others=())
+    params = model_heads.Params(instances=24, others=())
     for maps, status in ((clear, "holds"), (none, "fails")):
         each = np.stack([np.corrcoef(maps[:, fold]) for fold in range(8)])  # (folds, heads, heads)
         data = {

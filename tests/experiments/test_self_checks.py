@@ -9,7 +9,7 @@ import pytest
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import SelfCheckError, self_check
 from metastable.experiments.run_one import run_into
-from metastable.experiments.workers import Task, _one
+from metastable.experiments.workers import Task, run_task
 from tests.reproduce import fakes
 
 
@@ -31,7 +31,7 @@ def test_a_record_holds_captions_checks_and_the_finding(tmp_path):
 
 def test_a_disagreement_stops_the_experiment_before_it_runs(tmp_path, log):
     task = Task("mistaken", "tests.reproduce.fake_mistaken", tmp_path / "mistaken", "quick", {})
-    result = _one(task, lambda share, text: None)
+    result = run_task(task, lambda share, text: None)
     assert result.failed
     assert "two and two differs from the paper's formula" in result.error
     assert "by 0.5; 1e-09 is allowed" in result.error

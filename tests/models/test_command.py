@@ -325,6 +325,7 @@ def test_a_picture_cut_off_by_a_kill_leaves_nothing(
     assert not list((out / "figures").glob(".*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_in_the_pass_over_texts(how: int, folders: dict[str, Path], tmp_path: Path) -> None:
     """Kill the command once it has left a state, and run it again: the numbers are those of an undisturbed run."""

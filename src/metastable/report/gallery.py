@@ -46,6 +46,10 @@ SLOTS: tuple[Slot, ...] = (
     Slot("model-eigenvalues", "first paper, Fig. 7", "Particles moved by the leading eigenvalues of a model's values"),
     Slot("model-spectra", "second paper, Fig. 10", "Eigenvalues of a model's value matrices, and its good triples"),
     Slot("model-sharing", "beyond the papers", "Shared against unshared weights, before and after fine-tuning"),
+    Slot("model-residual", "beyond the papers", "A model with its residual connections scaled down"),
+    Slot("model-ranks", "both papers", "Ranks of a model's attention matrices, layer by layer"),
+    Slot("model-simplex", "beyond the papers", "How far the means of a model's clusters are from a simplex"),
+    Slot("model-eigenspaces", "first paper, sec. 5", "Tokens that a head's leading eigenvectors promote"),
 )
 
 
