@@ -161,7 +161,7 @@ def _path(data: Data, seeds: list[int]) -> Verdict:
         [bool(e <= a) for e, a in zip(data["error"], allowed)],
         exact=True,
         seeds=seeds,
-        notes=f"largest distance from the exact path {data['error'].max():.1e}; twice the change by a halved step is allowed",
+        notes=f"largest distance from the exact path {data['error'].max():.1e}; allowed: twice a halved step's change",
     )
 
 
