@@ -81,7 +81,8 @@ class Work:
             last = min(first + size, count)
             chunks.append(self.part(f"{name}-{first:05d}-{last:05d}", lambda a=first, b=last: make(a, b)))  # type: ignore[misc]
             self.progress(last / count, f"{name}: {last} of {count}")
-        return {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]} if chunks else {}
+        keys = chunks[0] if chunks else {}  # what is drawn of one instance alone stands in the first chunk alone
+        return {key: np.concatenate([chunk[key] for chunk in chunks if key in chunk]) for key in keys}
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def many(
     rows = [measured(claim, size, seed, scores, rate) for seed in seeds]
     drawn = {key: rows[0][key][None] for key in ("growing", "growing_values", "shrinking", "shrinking_values", "t")}
     out = {key: np.stack([row[key] for row in rows]) for key in rows[0] if key not in drawn}
-    return out | {key: value if keep else value[:0] for key, value in drawn.items()}
+    return out | drawn if keep else out
 
 
 def check(size: Size, seed: int) -> dict[str, Check]:
