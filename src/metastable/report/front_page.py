@@ -116,9 +116,9 @@ def chosen(records: Mapping[str, Record]) -> list[Record]:
     Those with a sentence of their own come before those for which a verdict has to speak.
     """
     order = [name for name in FIRST if name in records] + [name for name in records if name not in FIRST]
-    able = [records[name] for name in order if records[name].leading is not None and records[name].verdicts]
-    found = sorted(able, key=lambda record: record.finding is None)[:MOST]
-    return sorted(found, key=lambda record: order.index(record.name))
+    able = [name for name in order if records[name].leading is not None and records[name].verdicts]
+    found = sorted(able, key=lambda name: records[name].finding is None)[:MOST]
+    return [records[name] for name in sorted(found, key=order.index)]
 
 
 def _findings(records: Mapping[str, Record], pages: Mapping[str, str], media: Media) -> str:
