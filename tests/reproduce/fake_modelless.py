@@ -20,4 +20,5 @@ EXPERIMENT = replace(
     judge=lambda params, data: model_access.skipped("It is there.", "nowhere", data),
     draw=lambda params, data: {},
     films=None,
+    finding=None,
 )

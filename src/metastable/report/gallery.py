@@ -11,7 +11,7 @@ scripts. Pages read records and never run anything, so they can be made again: `
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,9 @@ def write_gallery(
 
 
 def _record(folder: Path) -> Record | None:
+    """The record in a folder under the folder's name: the one it has in the table, and in the command that makes it."""
     try:
-        return read(folder) if (folder / "done").exists() else None
+        return replace(read(folder), name=folder.name) if (folder / "done").exists() else None
     except InputError:
         return None
 
