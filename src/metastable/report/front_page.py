@@ -71,7 +71,8 @@ def _lead(records: Mapping[str, Record], failures: Mapping[str, str]) -> str:
 each other, and two papers say where they end up: <i>Clustering in Transformers</i> (Peat; here &ldquo;the first
 paper&rdquo;) and <i>The emergence of clusters in self-attention dynamics</i> (Geshkovski, Letrouit, Polyanskiy,
 Rigollet; &ldquo;the second&rdquo;). Here {len(verdicts)} claims are put to the test, on random instances and on real
-models, by criteria fixed before measuring: {held} hold, {failed} fail, {len(verdicts) - held - failed} are open;
+models, by criteria written down in each (some were changed after a first look, and say so):
+{held} hold, {failed} fail, {len(verdicts) - held - failed} are open;
 {fate}.{crashed}</p>
 <p class="soft">{_preset(records)}</p>"""
 
