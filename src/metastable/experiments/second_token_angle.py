@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from metastable.experiments import plain_formulas as plain
 from metastable.theory.verdicts import Verdict, judge_share
 
 STEPS = 200  # per time unit, of the fourth-order method
@@ -25,15 +26,7 @@ def angle_at(t: float, start: np.ndarray, beta: float, sign: float) -> np.ndarra
     def rate(phi: np.ndarray) -> np.ndarray:
         return np.asarray(-sign * np.sin(phi) / (1.0 + np.exp(beta * (1.0 - np.cos(phi)))))
 
-    phi = np.array(start, dtype=float)
-    steps = max(1, round(t * STEPS))
-    h = t / steps
-    for _ in range(steps):
-        a = rate(phi)
-        b = rate(phi + h / 2 * a)
-        c = rate(phi + h / 2 * b)
-        phi = phi + h / 6 * (a + 2 * b + 2 * c + rate(phi + h * c))
-    return phi
+    return plain.moved(lambda _, phi: rate(phi), np.asarray(start, dtype=float), t, max(1, round(t * STEPS)))
 
 
 def judge_second(
