@@ -23,7 +23,7 @@ def test_texts_and_models_as_parameters(reactions, tmp_path, jobs):
     assert len(table) == 2 * 2 * len(layers)
     assert set(table["model"]) == {"reactions-albert", "reactions-bert"}
     network = AutoModel.from_pretrained(zoo.home("reactions-albert"), attn_implementation="eager").double()
-    for k, text in enumerate(TEXTS):
+    for number, text in enumerate(TEXTS):
         ids = reactions.read(text, 1024).given
         with torch.no_grad():
             states = network(torch.tensor([ids]), output_hidden_states=True).hidden_states
@@ -31,5 +31,7 @@ def test_texts_and_models_as_parameters(reactions, tmp_path, jobs):
             x = states[layer][0].numpy()
             unit = x / np.linalg.norm(x, axis=1, keepdims=True)
             off = ~np.eye(len(x), dtype=bool)
-            row = table.query("model == 'reactions-albert' and text == @k and time == @layer")
-            assert row["similarity_share(above=0.5)"].item() == pytest.approx(((unit @ unit.T)[off] > 0.5).mean())
+            chosen = (table["model"] == "reactions-albert") & (table["text"] == number) & (table["time"] == layer)
+            assert table[chosen]["similarity_share(above=0.5)"].item() == pytest.approx(
+                ((unit @ unit.T)[off] > 0.5).mean()
+            )
