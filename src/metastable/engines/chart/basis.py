@@ -80,6 +80,12 @@ def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
     return _eigenbasis(dyn.weights.value_map(d=d)[0]).condition < _WORST_BASIS
 
 
+def has_orthogonal_basis(dyn: Dynamics, d: int) -> bool:
+    """Whether V is symmetric: then tokens are as far apart as their coordinates are."""
+    V = dyn.weights.value_map(d=d)[0]
+    return bool(np.array_equal(V, V.T))
+
+
 def rounding_of_rates(dyn: Dynamics, d: int) -> float:
     """By how many roundings of 1 a rounding of V may move its eigenvalues; inf without a usable eigenbasis."""
     found = _eigenbasis(dyn.weights.value_map(d=d)[0])

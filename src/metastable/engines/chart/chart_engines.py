@@ -70,19 +70,21 @@ def kinds(plan: Plan) -> list[np.ndarray]:
 
 
 def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
-    """Coordinates of runs and copies (m, B, n, d) in the basis of the run itself."""
-    out, found = np.array(scaled), of_runs(plan)
+    """Coordinates of runs and copies (m, B, n, d) in the basis of the run itself; what is given may be overwritten."""
+    out, found = scaled if scaled.flags.writeable else np.array(scaled), of_runs(plan)
     for run in range(plan.originals, plan.runs):
         M = basis.common_coordinates(found[run % plan.originals], found[run])
         signs = np.diagonal(M)
         mixed = np.argwhere(M - np.diag(signs))
+        given = scaled[:, run]
         with np.errstate(invalid="ignore", over="ignore"):
             if len(mixed) > len(M):
-                out[:, run] = basis.quiet_product(scaled[:, run], M.T)
+                out[:, run] = basis.quiet_product(given, M.T)
                 continue
-            out[:, run] *= signs
+            turned = given * signs
             for k, l in mixed:  # few: directions that grow (nearly) alike
-                out[:, run, :, k] += M[k, l] * scaled[:, run, :, l]
+                turned[..., k] += M[k, l] * given[..., l]
+        out[:, run] = turned
     return out
 
 
@@ -291,12 +293,15 @@ class KernelChart(Engine):
             high,
             np.zeros(plan.runs) if plan.shakes is None else plan.shakes,
         )
-        S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found])
+        # where distances are those of the coordinates, copies are compared by these alone
+        shown = plan.originals if all(basis.has_orthogonal_basis(dyn, plan.d) for dyn in plan.dynamics) else plan.runs
+        S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found[:shown]])
+        zeta = saved.zeta[:, :shown]
         if stops.saves.all():
-            x = kernel_runs.tokens(saved.zeta, S)
+            x = kernel_runs.tokens(zeta, S)
         else:
-            x = np.zeros(saved.zeta.shape)
-            x[stops.saves] = kernel_runs.tokens(saved.zeta[stops.saves], S)
+            x = np.zeros(zeta.shape)
+            x[stops.saves] = kernel_runs.tokens(zeta[stops.saves], S)
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         everyone = np.full(plan.runs, stops.end)
