@@ -163,13 +163,18 @@ def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
     return np.asarray(logm(R).real) / dt
 
 
-def quiet_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def quiet_product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """a @ b, a few rows at a time, so that BLAS stays on one thread: its others would then spin for a while on the
     cores that the chart's kernels want."""
     rows = max(1, _ONE_THREAD // (b.shape[-1] * b.shape[-2]))
-    if a.shape[-2] <= rows:
-        return np.asarray(a @ b)
-    return np.concatenate([a[..., k : k + rows, :] @ b for k in range(0, a.shape[-2], rows)], axis=-2)
+    if out is None:
+        if a.shape[-2] <= rows:
+            return np.asarray(a @ b)
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a, b))
+    for k in range(0, a.shape[-2], rows):
+        np.matmul(a[..., k : k + rows, :], b, out=out[..., k : k + rows, :])
+    return out
 
 
 # --- maps of the chart ------------------------------------------------------------------------------------------

@@ -275,8 +275,7 @@ class KernelChart(Engine):
         return {**{name: value for name, value in made._asdict().items() if name != "k"}, "k": np.asarray(0)}
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
-        ends = [np.array(state[name]) for name in ("before", "after", "now", "refs")]
-        before = kernel_runs.State(ends[0], ends[1], ends[2], ends[3], int(state["k"]))
+        before = kernel_runs.State(*(np.array(state[n]) for n in ("before", "after", "now", "refs")), int(state["k"]))
         found = of_runs(plan)
         bases = [_basis(chart) for chart in charts(plan)]
         assert plan.method.tableau is not None
@@ -292,16 +291,15 @@ class KernelChart(Engine):
             low,
             high,
             np.zeros(plan.runs) if plan.shakes is None else plan.shakes,
+            plan.originals,
         )
         # where distances are those of the coordinates, copies are compared by these alone
         shown = plan.originals if all(basis.has_orthogonal_basis(dyn, plan.d) for dyn in plan.dynamics) else plan.runs
         S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found[:shown]])
-        zeta = saved.zeta[:, :shown]
-        if stops.saves.all():
-            x = kernel_runs.tokens(zeta, S)
-        else:
-            x = np.zeros(zeta.shape)
-            x[stops.saves] = kernel_runs.tokens(zeta[stops.saves], S)
+        zeta, kept = saved.zeta[:, :shown], stops.saves
+        x = kernel_runs.tokens(zeta, S) if kept.all() else np.zeros(zeta.shape)
+        if not kept.all():
+            x[kept] = kernel_runs.tokens(zeta[kept], S)
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         everyone = np.full(plan.runs, stops.end)
