@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import signature
 from typing import Any
 
@@ -131,10 +131,16 @@ def _hooks(model: TorchModel, layers: int, states: See, attention: See) -> Itera
         yield layer.register_forward_hook(leave)
         inner = layer.get_submodule(model.family.attention)
         yield inner.register_forward_hook(attended)
-        if "output_attentions" in signature(inner.forward).parameters:  # some give their map only when asked
+        if _asked(type(inner)):
             yield inner.register_forward_pre_hook(ask, with_kwargs=True)
     if final is not None:
         yield final.register_forward_hook(lambda module, args, output: states(layers, shown(output[0])))
+
+
+@cache
+def _asked(module: type[Any]) -> bool:
+    """Whether an attention module gives its map only when asked."""
+    return "output_attentions" in signature(module.forward).parameters
 
 
 def _map(model: TorchModel, output: Any) -> Any:
