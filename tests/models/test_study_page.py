@@ -201,7 +201,7 @@ def test_the_film_shows_every_state(whole: Any, tmp_path: Path) -> None:
 
 
 def test_the_player_is_reached_from_the_page(tmp_path: Path) -> None:
-    made = made_study(tmp_path / "study", parts=False, maps=False)
+    made = made_study(tmp_path / "study", control=(), parts=False, maps=False, written=True)
     assert "depth.html" not in page(made)
     (made.folder / "figures").mkdir(parents=True, exist_ok=True)
     (made.folder / "figures" / "depth.mp4").write_bytes(b"film")

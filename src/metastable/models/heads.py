@@ -19,7 +19,7 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 from metastable.equation import masks
-from metastable.models.agreement import adjusted_rand, silhouette
+from metastable.models.agreement import adjusted_rand, silhouettes
 from metastable.models.layer_similarity import ratio
 from metastable.models.reductions import map_moments, received
 from metastable.models.stream import Text
@@ -209,9 +209,9 @@ def grouped(correlations: np.ndarray) -> tuple[np.ndarray, float]:
         return np.zeros(heads, dtype=int), float("nan")
     distance = _distance(correlations)
     options = _cuts(distance)[-2:0:-1]  # 2 to h - 1 groups
-    scores = [silhouette(distance, labels) for labels in options]
+    scores = silhouettes(distance, options)
     best = int(np.argmax(scores))
-    return _in_order(options[best]), scores[best]
+    return _in_order(options[best]), float(scores[best])
 
 
 def _cuts(distance: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from inspect import signature
 from typing import Any
 
@@ -43,6 +43,12 @@ class TorchModel(ModuleModel):
     def heads(self) -> int:
         """The number of attention heads in a layer."""
         return self.parts.block(0).heads
+
+    @cached_property
+    def asked(self) -> bool:
+        """Whether its attention modules give their maps only when asked."""
+        inner = self.layers[0].get_submodule(self.family.attention)
+        return "output_attentions" in signature(inner.forward).parameters
 
     @property
     def longest(self) -> int:
@@ -131,16 +137,10 @@ def _hooks(model: TorchModel, layers: int, states: See, attention: See) -> Itera
         yield layer.register_forward_hook(leave)
         inner = layer.get_submodule(model.family.attention)
         yield inner.register_forward_hook(attended)
-        if _asked(type(inner)):
+        if model.asked:
             yield inner.register_forward_pre_hook(ask, with_kwargs=True)
     if final is not None:
         yield final.register_forward_hook(lambda module, args, output: states(layers, shown(output[0])))
-
-
-@cache
-def _asked(module: type[Any]) -> bool:
-    """Whether an attention module gives its map only when asked."""
-    return "output_attentions" in signature(module.forward).parameters
 
 
 def _map(model: TorchModel, output: Any) -> Any:
