@@ -45,7 +45,8 @@ def film(study: Study, path: str | os.PathLike[str]) -> Path:
 def player(study: Study, path: str | os.PathLike[str]) -> Path:
     """Write the tokens of the first text as a page that plays them through depth, beside their mean direction.
 
-    Clusters are not coloured: what is close in three directions of many need not be close.
+    Tokens are coloured by their position, the first one red. Clusters are not: what is close in three directions of
+    many need not be close.
 
     Examples
     --------
@@ -56,9 +57,10 @@ def player(study: Study, path: str | os.PathLike[str]) -> Path:
     made = {"method": "layers", "discrete": True, "dt": 1.0}
     run = Trajectory(study.cloud.layer.values.astype(float), place, None, provenance=made)
     share = float(study.cloud.get("seen_in_space", study.cloud["seen"]).sel(kind="centred").mean())
-    title = f"{study.settings.model}: tokens beside their mean direction, in three principal directions ({share:.0%})"
+    title = f"{study.settings.model}: tokens beside their mean direction; three principal directions ({share:.0%} seen)"
     names = [str(word) for word in study.cloud.word.values]
-    return run.export(path, title=title, names=names, play=False, brief=True)
+    look = {"colour": "position", "first": True}
+    return run.export(path, title=title, names=names, play=False, brief=True, extra=look)
 
 
 def _frames(study: Study) -> Iterator[Bytes]:

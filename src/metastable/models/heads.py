@@ -21,7 +21,7 @@ from scipy.spatial.distance import squareform
 from metastable.equation import masks
 from metastable.models.agreement import adjusted_rand, silhouettes
 from metastable.models.layer_similarity import ratio
-from metastable.models.reductions import map_moments, received
+from metastable.models.reductions import after_merges, map_moments, received
 from metastable.models.stream import Text
 
 if TYPE_CHECKING:
@@ -216,14 +216,7 @@ def grouped(correlations: np.ndarray) -> tuple[np.ndarray, float]:
 
 def _cuts(distance: np.ndarray) -> np.ndarray:
     """Groups (h, h) after 0, 1, ..., h - 1 merges of average linkage; a group has the number of its last merge."""
-    heads = len(distance)
-    labels = np.empty((heads, heads), dtype=int)
-    labels[0] = np.arange(heads)
-    merges = linkage(squareform(distance, checks=False), "average")[:, :2]
-    for k, (first, second) in enumerate(merges):
-        now = labels[k]
-        labels[k + 1] = np.where((now == first) | (now == second), heads + k, now)
-    return labels
+    return np.asarray(after_merges(linkage(squareform(distance, checks=False), "average")[:, :2].astype(np.int64)))
 
 
 def _in_order(raw: np.ndarray) -> np.ndarray:

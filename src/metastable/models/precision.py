@@ -24,20 +24,23 @@ def doubled(whole: Any, layers: Sequence[Any]) -> Iterator[None]:
     import torch
 
     unique = list(dict.fromkeys(layers))
-    narrow = {(id(owner), name): tensor.dtype for owner, name, tensor in _floats(whole)}
-    if set(narrow.values()) <= {torch.float64}:
+    if all(tensor.dtype == torch.float64 for _, _, tensor in _floats(whole)):
         yield
         return
+    narrow: dict[tuple[int, str], Any] = {}  # what was there before, of what is wide now
 
     def widen(module: Any, left_out: Sequence[Any] = ()) -> None:
         with torch.inference_mode(False):
             for owner, name, tensor in _floats(module, left_out):
-                _put(owner, name, tensor.to(torch.float64))
+                if tensor.dtype != torch.float64:  # two owners may share one parameter
+                    narrow[id(owner), name] = tensor
+                    _put(owner, name, tensor.to(torch.float64))
 
     def put_back(module: Any) -> None:
         with torch.inference_mode(False):
-            for owner, name, tensor in _floats(module):
-                _put(owner, name, tensor.to(narrow[id(owner), name]))
+            for owner, name, _ in _floats(module):
+                if (id(owner), name) in narrow:
+                    _put(owner, name, narrow.pop((id(owner), name)))
 
     tables = [module for module in whole.modules() if type(module) is torch.nn.Embedding]
     widen(whole, left_out=[*unique, *tables])
