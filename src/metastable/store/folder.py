@@ -32,7 +32,7 @@ from metastable.store.files import (
     disk_errors,
     read_json,
     reason,
-    refuse_links,
+    refuse_strange,
     remove,
     sync,
     write_json,
@@ -131,7 +131,7 @@ def holds(folder: Path, kind: str) -> bool:
 
 def read_provenance(folder: Path, kind: str) -> dict[str, Any]:
     """What provenance.json says, checked for what every kind relies on."""
-    refuse_links(folder)
+    refuse_strange(folder)
     try:
         found = read_json(folder / PROVENANCE)
         version, there = found["record"], found["kind"]
