@@ -6,6 +6,7 @@ Everything is written under another name and renamed, so a kill at any moment le
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import zipfile
@@ -19,6 +20,7 @@ import numpy as np
 from metastable.errors import InputError
 
 PART = ".part"  # how the names of unfinished files end
+_UNFINISHED = re.compile(r"\.part(\.\w{2,4})?$|\.partial$")  # ours, and zarr's
 _MOST_BYTES = 2**26  # of a JSON or TOML file in a record
 
 
@@ -101,6 +103,14 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed sessions have left unfinished in a folder that is held."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if _UNFINISHED.search(name):
+                remove(Path(place, name))
 
 
 def refuse_strange(folder: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.solve.driver import drive, engine_of
+from metastable.solve.memory import check_plan
 from metastable.solve.plan import Plan
 from metastable.solve.segments import Segment
 from metastable.solve.simulate import collect, provenance, together
@@ -19,7 +20,7 @@ from metastable.store import arrays_on_disk
 from metastable.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from metastable.store.describe import Parts, take_apart
 from metastable.store.files import PART, disk_errors, reason, remove
-from metastable.store.folder import STATE, Purpose, check, claim, damaged, finish, read_provenance, release
+from metastable.store.folder import STATE, Purpose, check, claim, damaged, finish, read_provenance, release, tidy
 from metastable.store.layout import check_state, fixed_arrays, restored_segment, segment_arrays
 from metastable.store.reading import DATA, load, read_data
 from metastable.store.recipe import Recipe, check_recipe, fingerprint, recipe_of, settings_of, write_recipe
@@ -79,6 +80,7 @@ def run(
     """
     folder = Path(out)
     stop_rule(plan, until)  # before anything is written
+    check_plan(plan)
     dynamics = together(plan)
     parts = take_apart(dynamics)
     tokens = x.reshape(*plan.shape, plan.n, plan.d)
@@ -86,6 +88,7 @@ def run(
     job = _Job(plan, x, until, own, parts, fingerprint(plan, x, until, parts))
     purpose = job.purpose()
     if check(folder, purpose) == "finished":  # needs no lock, so it can be read where nothing can be written
+        tidy(folder)
         return load(folder, dynamics=dynamics)
     with claim(folder, purpose, lambda: _session(folder, job)) as status:
         if status == "finished":
