@@ -11,13 +11,13 @@ from tests.store.runs import made
 
 def test_work_arrays_count(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 24e9)
-    with pytest.raises(InputError, match=r"10000 saves of n = 100000 .* take about 45.4 GB .* free \(22.4 GB\)"):
+    with pytest.raises(InputError, match=r"10000 saves of n = 100000 .* take about 44.8 GB .* free \(22.4 GB\)"):
         memory.check_size(10_000, 1, 100_000, 3)
     memory.check_size(151, 1, 100_000, 3)
     memory.check_size(2, 1, 1_000_000, 3)
     with pytest.raises(InputError, match="under 10000000000 heads"):
         memory.check_size(1, 1, 1, 3, heads=10**10)
-    with pytest.raises(InputError, match="take about 745 GB"):
+    with pytest.raises(InputError, match="take about 763 GB"):
         memory.check_size(2, 1, 160_000, 3, whole_maps=True)
 
 

@@ -184,9 +184,10 @@ def _complain_of_interruption(error: BaseException, given: Sequence[str]) -> int
 def _complain(error: BaseException) -> int:
     """One sentence on stderr, and the exit code."""
     code, text = 2, _refusal(error)
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, OSError):
         with suppress(OSError):
-            flushed()
+            flushed()  # or Python complains at the end about what it could not write
+    if isinstance(error, BrokenPipeError):
         return 141
     if text is None:
         known = error.__cause__ if isinstance(error, Misuse) and error.__cause__ is not None else error

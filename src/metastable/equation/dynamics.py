@@ -134,6 +134,7 @@ class Dynamics:
 
     def attention(self, t: Array | float, x: Tokens) -> Scores:
         """A^h_ij at time t, (..., h, n, n): eq. (2)."""
+        refuse_fork()
         x = jnp.asarray(x)
         y = self.geometry.lift(self.weights, t, x)
         now = self.at(t)
