@@ -11,8 +11,8 @@ from scipy.special import stdtrit
 from metastable.errors import InputError, unknown
 from metastable.store.files import reason
 from metastable.store.folder import damaged, read_provenance
-from metastable.sweep.designs import SAMPLE
-from metastable.sweep.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan, read_rows, whole
+from metastable.sweeps.designs import SAMPLE
+from metastable.sweeps.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan, read_rows, whole
 
 if TYPE_CHECKING:
     import xarray
