@@ -31,6 +31,7 @@ _PUBLIC = {
     "load": "trajectory",
     "compare": "solve.two_runs",
     "check": "theory.checking",
+    "sweep": "sweeps.sweeping",
 }
 # public name -> the module that it is
 _MODULES = {
@@ -47,7 +48,7 @@ _MODULES = {
     "methods": "solve.methods",
     "positions": "equation.positions",
     "scores": "equation.scores",
-    "sweep": "sweep",
+    "sweeps": "sweeps",
     "theory": "theory",
     "weights": "equation.weights",
 }

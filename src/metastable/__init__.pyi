@@ -6,7 +6,7 @@ from metastable import models as models
 from metastable import observables as observables
 from metastable import plots as plots
 from metastable import reduced as reduced
-from metastable import sweep as sweep
+from metastable import sweeps as sweeps
 from metastable import theory as theory
 from metastable.equation import blocks as blocks
 from metastable.equation import geometry as geometry
@@ -28,6 +28,7 @@ from metastable.solve.flow import flow as flow
 from metastable.solve.observe import observe_many as observe_many
 from metastable.solve.simulate import simulate as simulate
 from metastable.solve.two_runs import compare as compare
+from metastable.sweeps.sweeping import sweep as sweep
 from metastable.theory.checking import check as check
 from metastable.trajectory import Trajectory as Trajectory
 from metastable.trajectory import load as load

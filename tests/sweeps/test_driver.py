@@ -8,11 +8,11 @@ import pandas
 import pytest
 
 import metastable as ms
-from metastable import sweep as sweeps
+from metastable import sweeps
 from metastable.errors import InputError
-from metastable.sweep import executors, sweep_driver, sweep_folder
-from metastable.sweep.executors import InProcess, Outcome
-from tests.sweep import observing
+from metastable.sweeps import executors, sweep_driver, sweep_folder
+from metastable.sweeps.executors import InProcess, Outcome
+from tests.sweeps import observing
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 BASE = {"n": 6, "d": 2, "t": 0.5, "mask": "full"}
@@ -114,7 +114,7 @@ def test_failed_chunks_are_retried_when_asked(tmp_path, monkeypatch):
 
 def cut_by_beta(spec, box, offset, before):
     """A chunk for each beta."""
-    from metastable.sweep.designs import Box
+    from metastable.sweeps.designs import Box
 
     names = ["beta", *(name for name in box.axes if name != "beta")]
     turned = Box({name: box.axes[name] for name in names})
@@ -199,6 +199,29 @@ def test_a_damaged_chunk_is_computed_again(tmp_path, monkeypatch):
     calls = watched(monkeypatch)
     same(ms.sweep(config(), place), ms.sweep(config()))
     assert calls[0] == 1
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[40] ^= 255  # among the rows: the footer, and so the file's outline, stays as it was
+    path.write_bytes(bytes(data))
+
+
+def test_flipped_bits_and_lost_chunks(tmp_path, monkeypatch):
+    place = tmp_path / "sweep"
+    whole = ms.sweep(config(), place)
+    flip(sweep_folder.chunk_file(place, 1))
+    sweep_folder.chunk_file(place, 2).unlink()  # lost after the sweep was finished
+    with pytest.raises(InputError, match="unfinished"):
+        sweeps.read(place)
+    with pytest.raises(InputError, match="damaged"):
+        sweeps.read(place, partial=True)
+    calls = watched(monkeypatch)
+    same(ms.sweep(config(), place), whole)
+    assert calls == [1, 2]
+    flip(place / "table.parquet")
+    with pytest.raises(InputError, match=r"damaged \(table.parquet"):
+        sweeps.read(place)
 
 
 def test_a_second_driver_is_refused(tmp_path):
