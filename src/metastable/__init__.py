@@ -31,6 +31,8 @@ _PUBLIC = {
     "load": "trajectory",
     "compare": "solve.two_runs",
     "check": "theory.checking",
+    "density": "continuum.density",
+    "Density": "continuum.laws",
 }
 # public name -> the module that it is
 _MODULES = {

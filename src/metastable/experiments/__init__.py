@@ -25,6 +25,7 @@ EXPERIMENTS: dict[str, str] = {
     "ginibre": "ginibre",
     "mean-field": "mean_field",
     "mean-field-space": "mean_field_space",
+    "density": "infinitely_many",
     "neighbours": "neighbours",
     "neural-collapse": "neural_collapse",
     "limit-geometry": "limit_geometry",

@@ -8,7 +8,7 @@ integrator or against multi-precision arithmetic.
 | equal angles on the sphere | equiangular_rate, equiangular_time, equiangular_path, prelayernorm_rates |
 | two tokens, two clusters | two_cluster_rate, two_cluster_time, two_cluster_log_time |
 | causal attention | first_token_path, causal_second_token_rate, causal_second_token_time |
-| linear rates | consensus_rates, causal_consensus_rates, mode_growth_rate, fastest_mode |
+| linear rates | consensus_rates, causal_consensus_rates, mode_growth_rate, noise_threshold, fastest_mode |
 | energy | interaction_energy, energy_rate, rotational_imbalance, largest_energy, uniform_energy |
 | chance | hemisphere_probability, cap_mass, strong_centers, parked_centers_circle |
 | random matrices | ginibre_dominant_positive_2d |
@@ -48,6 +48,7 @@ from metastable.theory.sphere_forms import (
     interaction_energy,
     largest_energy,
     mode_growth_rate,
+    noise_threshold,
     parked_centers_circle,
     rotational_imbalance,
     strong_centers,
@@ -83,6 +84,7 @@ __all__ = [
     "interaction_energy",
     "largest_energy",
     "mode_growth_rate",
+    "noise_threshold",
     "parked_centers_circle",
     "prelayernorm_rates",
     "rescaled",
