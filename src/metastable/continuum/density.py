@@ -206,7 +206,7 @@ def _dimension(dyn: Dynamics, rho0: Law, d: int | None) -> int:
 def _check_parts(dyn: Dynamics) -> None:
     """One sentence for every part that has no law of infinitely many tokens here."""
     why = None
-    if not dyn.geometry.fixed_norm:
+    if not dyn.geometry.fixed_norm or dyn.geometry.gained is not None:
         why = f"geometry='sphere', not {dyn.geometry.name!r}"
     elif dyn.normalise.stream not in ("softmax", "unnormalised") or not dyn.score.is_dot:
         why = "dot scores with normalise='softmax' or 'unnormalised'"
@@ -216,6 +216,8 @@ def _check_parts(dyn: Dynamics) -> None:
         why = "no block, and weights that do not depend on time"
     elif dyn.weights.biased or not dyn.weights.bilinear:
         why = "weights without biases and norms"
+    elif dyn.noisy and not dyn.noise_kind.independent:
+        why = "independent noise (a common noise moves the density by chance)"
     elif np.ndim(dyn.beta) or np.ndim(dyn.noise):
         why = "one beta and one noise, not arrays of them"
     if why:

@@ -26,6 +26,8 @@ EXPERIMENTS: dict[str, str] = {
     "mean-field": "mean_field",
     "mean-field-space": "mean_field_space",
     "density": "infinitely_many",
+    "noise": "noise_against_order",
+    "normalisation-schemes": "normalisation_schemes",
     "neighbours": "neighbours",
     "neural-collapse": "neural_collapse",
     "limit-geometry": "limit_geometry",
