@@ -28,6 +28,8 @@ EXPERIMENTS: dict[str, str] = {
     "density": "infinitely_many",
     "noise": "noise_against_order",
     "normalisation-schemes": "normalisation_schemes",
+    "long-context": "long_context",
+    "scales": "time_scales",
     "neighbours": "neighbours",
     "neural-collapse": "neural_collapse",
     "limit-geometry": "limit_geometry",

@@ -258,10 +258,11 @@ def check(params: Params) -> dict[str, Check]:
 
 def finding(params: Params, data: Data) -> Finding:
     f, modes = data["f independent"], data["modes independent"].max(axis=1)
+    low, high = (float(np.median(modes[side])) if side.any() else np.nan for side in (f < 1, f > 1))
     return Finding(
         "Noise of their own keeps tokens apart beyond an exact threshold; one noise for all brings them together.",
-        f"The largest mode was {np.median(modes[f < 1]):.2f} below the threshold and {np.median(modes[f > 1]):.2f} above "
-        f"it (medians); under common noise at twice its square the order is {np.median(data['modes common'][:, 0]):.2f}.",
+        f"The largest mode was {low:.2f} below the threshold and {high:.2f} above it (medians); under common noise at "
+        f"twice its square the order is {np.median(data['modes common'][:, 0]):.2f}.",
         f"{TITLE}: {PLACES[2]}, SA, independent noise",
     )
 
