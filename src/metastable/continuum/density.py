@@ -99,7 +99,7 @@ class _Run:
     def through(self, c: Moments, on: Surface, times: np.ndarray, end: float) -> Density:
         """The laws at the saved times, as many as could be resolved."""
         times = np.minimum(times, end)
-        saved: list[tuple[Moments, Surface]] = [(c, on)] * int(np.count_nonzero(times <= 0.0))
+        saved: list[Moments] = [c] * int(np.count_nonzero(times <= 0.0))
         solver, now = self._solver(c, on, 0.0, end), 0.0
         while len(saved) < len(times):
             failed = solver.step()
@@ -108,13 +108,13 @@ class _Run:
                 if 2 * on.degree > self.most:
                     break
                 finer = surface(on.dimension, 2 * on.degree)
-                c, on = resized(c, on, finer), finer
+                c, on = resized(c, finer), finer
                 solver = self._solver(c, on, now, end, solver.step_size)
                 continue
             reached = int(np.count_nonzero(times <= solver.t))
             if reached > len(saved):
                 between = solver.dense_output()
-                saved += [(between(s).reshape(c.shape), on) for s in times[len(saved) : reached]]
+                saved += [between(s).reshape(c.shape) for s in times[len(saved) : reached]]
             c, now, self.steps = after, float(solver.t), self.steps + 1
         return self._density(saved, on, times, now)
 
@@ -130,8 +130,7 @@ class _Run:
             first_step=None if step is None else min(step, end - now),
         )
 
-    def _density(self, saved: list[tuple[Moments, Surface]], on: Surface, times: np.ndarray, now: float) -> Density:
-        whole = np.stack([resized(c, at, on) for c, at in saved])
+    def _density(self, saved: list[Moments], on: Surface, times: np.ndarray, now: float) -> Density:
         done = len(saved) == len(times)
         message = ""
         if not done:
@@ -139,8 +138,11 @@ class _Run:
                 f"After t = {now:.4g} the law is too sharp for {on.degree} modes (the largest allowed); the times up "
                 "to there are kept. Raise `most`, or add noise."
             )
+            if not saved:
+                raise InputError(f"{message} There is none: save an earlier time.")
             warnings.warn(message, RuntimeWarning, stacklevel=4)
         status = "done" if done else "unresolved"
+        whole = np.stack([resized(c, on) for c in saved])
         return Density(times[: len(saved)], whole, on, self.dyn, status, float(now), message, self.steps)
 
 
@@ -162,7 +164,7 @@ def _started(run: _Run, rho0: Law, on: Surface) -> tuple[Moments, Surface]:
 
 def _moments(rho0: Law, on: Surface) -> Moments:
     if isinstance(rho0, Density):
-        return resized(rho0.moments[-1], rho0.surface, on)
+        return resized(rho0.moments[-1], on)
     if isinstance(rho0, str):
         if rho0 != "uniform":
             raise InputError(f"rho0 must be a function of points, values at even angles or 'uniform', not {rho0!r}.")

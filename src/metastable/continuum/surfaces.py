@@ -126,7 +126,8 @@ class TwoSphere:
     def flux(self, F: np.ndarray) -> Moments:
         """int <F, grad conj(Y_lm)>, (m, l)."""
         south, east = self._orders(F[0]), self._orders(F[1]) / self._sine
-        return _over_rings(south, self._dP) - 1j * self._m[:, None] * _over_rings(east, self._P)
+        out: Moments = _over_rings(south, self._dP) - 1j * self._m[:, None] * _over_rings(east, self._P)
+        return out
 
     def at(self, c: Moments, x: np.ndarray) -> np.ndarray:
         """rho at points x (m, 3)."""
@@ -167,11 +168,11 @@ def surface(dimension: int, degree: int) -> Surface:
     return SURFACES[dimension](degree)
 
 
-def resized(c: Moments, before: Surface, after: Surface) -> Moments:
+def resized(c: Moments, on: Surface) -> Moments:
     """The same moments in a basis of another degree: cut, or filled up with zeros."""
-    out = np.zeros(after.degrees.shape, complex)
-    both = tuple(slice(0, min(a, b)) for a, b in zip(c.shape, out.shape))
-    out[both] = c[both]
+    out = np.zeros(on.degrees.shape, complex)
+    common = (slice(0, min(len(c), len(out))),) * c.ndim
+    out[common] = c[common]
     return out
 
 
