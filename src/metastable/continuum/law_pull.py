@@ -58,7 +58,7 @@ def law_rate(dyn: Dynamics, on: Surface) -> Callable[[Moments], Moments]:
 
     def rate(c: Moments) -> Moments:
         rho, v = velocity(c)
-        return on.flux(rho * v) - damping * c
+        return np.asarray(on.flux(rho * v) - damping * c)
 
     return rate
 

@@ -81,7 +81,7 @@ class Density:
             return np.asarray(np.abs(self.moments[:, k]))
         c = self.moments[:, : k + 1, k]  # (T, m)
         twice = np.where(np.arange(k + 1) == 0, 1.0, 2.0)
-        return np.sqrt((twice * np.abs(c) ** 2).sum(axis=1) * 4.0 * np.pi / (2 * k + 1))
+        return np.asarray(np.sqrt((twice * np.abs(c) ** 2).sum(axis=1) * 4.0 * np.pi / (2 * k + 1)))
 
     @property
     def mean(self) -> np.ndarray:
