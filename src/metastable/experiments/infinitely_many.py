@@ -222,7 +222,8 @@ def _rate_picture(data: Data) -> Figure:
     figure, panel = one_axes(None)
     for d, place in PLACES.items():
         here = data["place"] == d
-        panel.scatter(*((data[name] / data["fastest"])[here] for name in ("theory", "rate")), s=12, label=place)
+        theory, rate = ((data[name] / data["fastest"])[here] for name in ("theory", "rate"))
+        panel.scatter(theory, rate, s=12, label=place)
     panel.plot([-1, 1], [-1, 1], color=SOFT, lw=0.8, ls=(0, (4, 2)), zorder=0.5)
     panel.set(xlabel="exact rate / fastest", ylabel="measured rate / fastest")
     panel.legend()

@@ -142,7 +142,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         ),
         judge_share(
             "With n it tends to 0 for c < 1/(1-rho) and to 1 for c > 1/(1-rho).", SOURCE,
-            [bool(v) for v in ((steps > 0) | grows).all(axis=1)], seeds=seeds,
+            [bool(row.all()) for row in (steps > 0) | grows], seeds=seeds,
             notes=f"{int(above.sum())} draws above, {int((~above).sum())} below; monotone in n at every size",
         ),
         judge_share(
@@ -178,7 +178,8 @@ def draw(params: Params, data: Data) -> Figures:
     lines[f"random, d = {params.d}"] = data["random"]
     fine = np.linspace(ys[0], ys[-1], 200)
     laws = np.concatenate([[*(law(n, y / (1 - rho), rho) for y in fine), np.nan] for n in params.sizes])
-    step = {"law": (np.tile(np.append(fine, np.nan), len(params.sizes)), laws), "critical": ([1.0, 1.0], [0.0, 1.0])}
+    step = {"law": (np.tile(np.append(fine, np.nan), len(params.sizes)), laws)}
+    step["critical"] = np.ones(2), np.array([0.0, 1.0])
     weights = series(ys, lines, reference=step, xlabel=r"$c\,(1-\rho)$", ylabel="weight on itself", marks=True,
                      outside=True)  # fmt: skip
     n = np.logspace(1, 5, 60)

@@ -240,7 +240,8 @@ def draw(params: Params, data: Data) -> Figures:
 
 def check(params: Params) -> dict[str, Check]:
     """Euler-Maruyama steps with a noise that is no chance (all ones), SA and USA; and the law of mode sizes."""
-    x0, dt, sigma, found = sphere(5, 3, seed=2), 0.05, 0.3, {}
+    x0, dt, sigma = sphere(5, 3, seed=2), 0.05, 0.3
+    found: dict[str, Check] = {}
     known, eye = Noise(lambda key, shape, dtype: jnp.ones(shape, dtype), "ones"), np.eye(3)
     for kind, short in KINDS.items():
         dyn = Dynamics(beta=1.3, normalise=kind, noise=sigma, noise_kind=known)

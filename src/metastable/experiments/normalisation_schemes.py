@@ -224,8 +224,8 @@ def draw(params: Params, data: Data) -> Figures:
 
 def check(params: Params) -> dict[str, Check]:
     """Five tokens of no symmetry to t = 0.5, each scheme by its formula in NumPy; both step by the same RK4."""
-    x0, found = sphere(5, 3, seed=3), {}
-    eye = np.eye(3)
+    x0, eye = sphere(5, 3, seed=3), np.eye(3)
+    found: dict[str, Check] = {}
 
     def field(t: float, x: np.ndarray, scheme: str) -> np.ndarray:
         r = np.linalg.norm(x, axis=1, keepdims=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metastable.backend import jnp
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import plain_formulas as plain
@@ -104,7 +105,7 @@ def one(params: Params, seed: int) -> Data:
     log_t[: min(32, len(late.log_t))] = late.log_t[:32]
     start = first_meeting(late.x[0], late.weights[0], beta)
     return {
-        "n": np.array([n]), "rate": np.array([height_rate(x0, np.asarray(dyn.velocity(0.0, x0)))]),
+        "n": np.array([n]), "rate": np.array([height_rate(x0, np.asarray(dyn.velocity(0.0, jnp.asarray(x0))))]),
         "height": height[None], "spread": spreads[None], "clusters": np.array([late.counts[0]]),
         "mergers": log_t[None], "expected": np.array([np.logaddexp(np.log(params.settle), start)]),
     }  # fmt: skip
