@@ -34,6 +34,7 @@ _PUBLIC = {
     "check": "theory.checking",
     "density": "continuum.density",
     "Density": "continuum.laws",
+    "sweep": "sweeps.sweeping",
 }
 # public name -> the module that it is
 _MODULES = {
@@ -51,7 +52,7 @@ _MODULES = {
     "methods": "solve.methods",
     "positions": "equation.positions",
     "scores": "equation.scores",
-    "sweep": "sweep",
+    "sweeps": "sweeps",
     "theory": "theory",
     "weights": "equation.weights",
 }

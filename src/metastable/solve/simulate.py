@@ -165,9 +165,10 @@ def _trajectory(
 ) -> Trajectory:
     shape = plan.shape if plan.together else ()
     count = len(times)
-    own = {name: a[:count, group].reshape(count, *shape, *a.shape[2:]) for name, a in extra.items()}
+    of = slice(None) if plan.together else group  # a view of all runs, or a copy of one
+    own = {name: a[:count, of].reshape(count, *shape, *a.shape[2:]) for name, a in extra.items()}
     chart = (own["chart_y"], own["chart_refs"]) if "chart_y" in own else None
-    tokens = x[:count, group].reshape(count, *shape, plan.n, plan.d)
+    tokens = x[:count, of].reshape(count, *shape, plan.n, plan.d)
     dyn = together(plan) if plan.together else plan.of(group[0])
     notes = notes if plan.together else {**notes, "run": plan.first_run + group[0]}
     return Trajectory(times, tokens, dyn, status, message, known, notes, chart)

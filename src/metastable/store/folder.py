@@ -54,7 +54,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "a study of a pretrained model (open its report.html, or read it with metastable.models.study.read)",
     ),
     "hunt": ("hunt", "a hunt (read its report.json)"),
-    "sweep": ("sweep", "a sweep (read it with metastable.sweep.read)"),
+    "sweep": ("sweep", "a sweep (read it with metastable.sweeps.read)"),
 }
 
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from metastable.sweep import chunks
+from metastable.sweeps import chunks
 
 
 @pytest.fixture(autouse=True)

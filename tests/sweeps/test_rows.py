@@ -6,8 +6,8 @@ import pytest
 import metastable as ms
 from metastable.config import Simulate, build
 from metastable.errors import InputError
-from metastable.sweep.sweep_settings import read_job
-from tests.sweep import observing
+from metastable.sweeps.sweep_settings import read_job
+from tests.sweeps import observing
 
 BASE = {"n": 6, "d": 2, "t": 0.5, "mask": "full"}
 

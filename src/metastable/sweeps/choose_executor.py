@@ -1,9 +1,9 @@
 """Which executor computes: this process, worker processes or a Dask cluster."""
 
 from metastable.errors import InputError
-from metastable.sweep.dask_executor import DaskExecutor
-from metastable.sweep.executors import Executor, InProcess
-from metastable.sweep.worker_pool import WorkerPool
+from metastable.sweeps.dask_executor import DaskExecutor
+from metastable.sweeps.executors import Executor, InProcess
+from metastable.sweeps.worker_pool import WorkerPool
 
 
 def make_executor(jobs: int, cluster: str | None = None, limit: float | None = None) -> Executor:

@@ -12,11 +12,11 @@ from metastable.config.sweep_tables import SweepTable
 from metastable.config.toml_files import Tables, read
 from metastable.errors import InputError, unknown
 from metastable.store.folder import Purpose, digest
-from metastable.sweep import axes
-from metastable.sweep.designs import SAMPLE, Design, make_design
-from metastable.sweep.measuring import observables
-from metastable.sweep.spec import Spec
-from metastable.sweep.targets import TARGETS, Target
+from metastable.sweeps import axes
+from metastable.sweeps.designs import SAMPLE, Design, make_design
+from metastable.sweeps.measuring import observables
+from metastable.sweeps.spec import Spec
+from metastable.sweeps.targets import TARGETS, Target
 
 TIMES = 31
 OBSERVE = ("clusters",)

@@ -10,8 +10,8 @@ from scipy.special import stdtrit
 
 from metastable.errors import InputError, unknown
 from metastable.store.folder import read_provenance
-from metastable.sweep.designs import SAMPLE
-from metastable.sweep.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan
+from metastable.sweeps.designs import SAMPLE
+from metastable.sweeps.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan
 
 if TYPE_CHECKING:
     import xarray

@@ -7,9 +7,9 @@ from typing import Any
 
 from metastable.errors import InputError
 from metastable.progress import Report, silent
-from metastable.sweep.sweep_driver import run_sweep
-from metastable.sweep.sweep_results import SweepTable, read_table
-from metastable.sweep.sweep_settings import read_job
+from metastable.sweeps.sweep_driver import run_sweep
+from metastable.sweeps.sweep_results import SweepTable, read_table
+from metastable.sweeps.sweep_settings import read_job
 
 
 def sweep(
@@ -52,7 +52,7 @@ def sweep(
     ------
     InputError
         Also when a chunk failed: the sentence names the first error. With ``out`` the rest is there, and
-        ``metastable.sweep.read(out, partial=True)`` reads it.
+        ``metastable.sweeps.read(out, partial=True)`` reads it.
 
     Examples
     --------

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from metastable.errors import InputError
-from metastable.sweep.axes import Drawn, outside, plain, read_axis, restored
-from metastable.sweep.chunks import Part, restored_part
-from metastable.sweep.designs import Box, Design, make_design, new_boxes, restored_design
+from metastable.sweeps.axes import Drawn, outside, plain, read_axis, restored
+from metastable.sweeps.chunks import Part, restored_part
+from metastable.sweeps.designs import Box, Design, make_design, new_boxes, restored_design
 
 FLOAT, WHOLE, TEXT = ["float"], ["int"], ["str"]
 

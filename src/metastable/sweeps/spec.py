@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metastable import __version__
-from metastable.sweep.designs import Draws
+from metastable.sweeps.designs import Draws
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.sweep.executors import Executor, Outcome, tried
+from metastable.sweeps.executors import Executor, Outcome, tried
 
 _STILLBORN = 8  # workers in a row that end before they are ready: they cannot start here
 _READY, _STARTED = "ready", "started"

@@ -8,11 +8,11 @@ import pandas
 import pytest
 
 import metastable as ms
-from metastable import sweep as sweeps
+from metastable import sweeps
 from metastable.errors import InputError
-from metastable.sweep import executors, sweep_driver, sweep_folder
-from metastable.sweep.executors import InProcess, Outcome
-from tests.sweep import observing
+from metastable.sweeps import executors, sweep_driver, sweep_folder
+from metastable.sweeps.executors import InProcess, Outcome
+from tests.sweeps import observing
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 BASE = {"n": 6, "d": 2, "t": 0.5, "mask": "full"}
@@ -114,7 +114,7 @@ def test_failed_chunks_are_retried_when_asked(tmp_path, monkeypatch):
 
 def cut_by_beta(spec, box, offset, before):
     """A chunk for each beta."""
-    from metastable.sweep.designs import Box
+    from metastable.sweeps.designs import Box
 
     names = ["beta", *(name for name in box.axes if name != "beta")]
     turned = Box({name: box.axes[name] for name in names})

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.sweep.executors import Executor, Outcome, TooLong, tried
-from metastable.sweep.worker_pool import shared_cores
+from metastable.sweeps.executors import Executor, Outcome, TooLong, tried
+from metastable.sweeps.worker_pool import shared_cores
 
 _WAIT = 60.0  # seconds to wait for a scheduler and its first worker
 _AHEAD = 2  # tasks in flight for each thread of the cluster: the next one is there when one ends

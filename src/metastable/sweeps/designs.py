@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError, unknown
-from metastable.sweep.axes import Drawn, Value, Values, outside, plain, restored
+from metastable.sweeps.axes import Drawn, Value, Values, outside, plain, restored
 
 SAMPLE = "sample"  # the axis of drawn parameters
 DESIGNS = ("grid", "random", "latin")

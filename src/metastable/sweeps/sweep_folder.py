@@ -18,8 +18,8 @@ from metastable.errors import InputError
 from metastable.store.files import PART, disk_errors, read_json, reason, remove, sync, write_json, write_whole
 from metastable.store.folder import DONE, damaged, read_provenance
 from metastable.store.locks import LOCK
-from metastable.sweep.chunks import Chunk, Part, restored_part
-from metastable.sweep.designs import Design, restored_design
+from metastable.sweeps.chunks import Chunk, Part, restored_part
+from metastable.sweeps.designs import Design, restored_design
 
 PLAN, CHUNKS, FAILED, TABLE = "plan.json", "chunks", "failed", "table.parquet"
 _IN_ONE = 1000  # chunks in one folder

@@ -20,8 +20,8 @@ from metastable.equation.geometry import GEOMETRIES
 from metastable.solve.methods import METHODS
 from metastable.solve.observe import observe_many
 from metastable.solve.plan import Plan, make_plan, structure, with_numbers
-from metastable.sweep.measuring import flattened, measures
-from metastable.sweep.spec import Spec
+from metastable.sweeps.measuring import flattened, measures
+from metastable.sweeps.spec import Spec
 
 _TOGETHER = ("beta", "noise", "seed")  # what runs of one Dynamics may differ in
 _HOW = ("t", "dt", "method", "rtol", "atol", "dtype", "trust")

@@ -10,8 +10,8 @@ import numpy as np
 from metastable.config.settings import checked
 from metastable.config.sweep_tables import Probe
 from metastable.errors import InputError
-from metastable.sweep.measuring import flattened, measures
-from metastable.sweep.spec import Spec
+from metastable.sweeps.measuring import flattened, measures
+from metastable.sweeps.spec import Spec
 
 if TYPE_CHECKING:
     from metastable.models.model import Model

@@ -13,10 +13,10 @@ import numpy as np
 
 from metastable import __version__
 from metastable.errors import InputError
-from metastable.sweep.axes import plain, restored
-from metastable.sweep.designs import SAMPLE, Box
-from metastable.sweep.spec import Spec
-from metastable.sweep.targets import TARGETS
+from metastable.sweeps.axes import plain, restored
+from metastable.sweeps.designs import SAMPLE, Box
+from metastable.sweeps.spec import Spec
+from metastable.sweeps.targets import TARGETS
 
 SECONDS = 1.0  # nominal, of one chunk: long beside what a task costs, short beside a sweep
 ROWS = 2**18  # at most so many rows in a chunk

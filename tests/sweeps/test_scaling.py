@@ -11,8 +11,8 @@ import pytest
 import metastable as ms
 from metastable.errors import InputError
 from metastable.solve.sharding import shard_tokens
-from metastable.sweep.scaling import Costs, efficiency, predicted_seconds, simulated_seconds
-from metastable.sweep.worker_pool import WorkerPool
+from metastable.sweeps.scaling import Costs, efficiency, predicted_seconds, simulated_seconds
+from metastable.sweeps.worker_pool import WorkerPool
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10, 100, 1000])

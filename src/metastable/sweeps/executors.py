@@ -1,6 +1,6 @@
 """Where tasks are computed: this process, worker processes, or a Dask cluster, behind one small interface.
 
-    with make_executor(jobs, cluster) as executor:            # `metastable.sweep.choose_executor`
+    with make_executor(jobs, cluster) as executor:            # `metastable.sweeps.choose_executor`
         executor.submit(key, function, arguments)     # at most `executor.room` at a time
         for outcome in executor.finished(timeout): ...
 

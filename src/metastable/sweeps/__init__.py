@@ -1,7 +1,5 @@
 """Sweeps: runs over a grid, a list, a range or a random design of parameters, on one machine or a Dask cluster.
 
-``metastable.sweep`` is a module that can be called:
-
 >>> import metastable as ms
 >>> values = {"beta": [1.0, 9.0], "seed": {"start": 0, "count": 3}, "times": 2}
 >>> table = ms.sweep({"simulate": {"n": 6, "t": 1.0}, "sweep": values})
@@ -11,9 +9,7 @@
 See docs/sweeps.md.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 # public name -> the module that defines it; imported on first use, so that --help stays quick
@@ -32,15 +28,5 @@ __all__ = ["dry_run", "make_executor", "read", "read_job", "run_sweep", "sweep",
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'metastable.sweep' has no attribute {name!r}")
-    return getattr(import_module(f"metastable.sweep.{_HOMES[name]}"), name)
-
-
-class _Callable(ModuleType):
-    """The module as the function `metastable.sweep.sweeping.sweep`."""
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.sweep(*args, **named)
-
-
-sys.modules[__name__].__class__ = _Callable
+        raise AttributeError(f"module 'metastable.sweeps' has no attribute {name!r}")
+    return getattr(import_module(f"metastable.sweeps.{_HOMES[name]}"), name)

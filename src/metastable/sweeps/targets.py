@@ -9,8 +9,8 @@ from typing import Any
 
 from metastable.config.settings import Simulate, Table
 from metastable.config.sweep_tables import Probe
-from metastable.sweep import probe_runs, simulated_runs
-from metastable.sweep.spec import Spec
+from metastable.sweeps import probe_runs, simulated_runs
+from metastable.sweeps.spec import Spec
 
 Columns = dict[str, Any]  # a parameter or an observable -> its values
 

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from metastable.errors import InputError
-from metastable.sweep.choose_executor import make_executor
-from metastable.sweep.dask_executor import remote
-from metastable.sweep.executors import InProcess
-from metastable.sweep.worker_pool import WorkerPool
+from metastable.sweeps.choose_executor import make_executor
+from metastable.sweeps.dask_executor import remote
+from metastable.sweeps.executors import InProcess
+from metastable.sweeps.worker_pool import WorkerPool
 
 
 def square(value):

@@ -15,11 +15,11 @@ import numpy as np
 from metastable.progress import Progress, Report, silent
 from metastable.store.files import disk_errors, remove
 from metastable.store.folder import check, claim, finish, reopen, status
-from metastable.sweep.choose_executor import make_executor
-from metastable.sweep.chunks import Chunk, Part, all_chunks, compute, cut, points
-from metastable.sweep.designs import new_boxes
-from metastable.sweep.executors import Executor, Outcome
-from metastable.sweep.sweep_folder import (
+from metastable.sweeps.choose_executor import make_executor
+from metastable.sweeps.chunks import Chunk, Part, all_chunks, compute, cut, points
+from metastable.sweeps.designs import new_boxes
+from metastable.sweeps.executors import Executor, Outcome
+from metastable.sweeps.sweep_folder import (
     CHUNKS,
     FAILED,
     Planned,
@@ -34,7 +34,7 @@ from metastable.sweep.sweep_folder import (
     sound,
     write_plan,
 )
-from metastable.sweep.sweep_settings import SweepJob
+from metastable.sweeps.sweep_settings import SweepJob
 
 _TRIES = {"died": 5, "limit": 2, "error": 1}  # of a chunk, by what became of it
 _LONG = 20.0  # estimated seconds from which on worker processes are worth their start
