@@ -9,14 +9,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from metastable.engines.simd.vectors import kept
 
 # sums may be taken in any order, which lets them run in vectors; nan and inf stay what they are
 _FAST = {"reassoc", "contract", "nsz"}
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    return njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)(function)
+    return kept(nogil=True, error_model="numpy", fastmath=_FAST)(function)
 
 
 class Pairs(NamedTuple):
