@@ -201,6 +201,29 @@ def test_a_damaged_chunk_is_computed_again(tmp_path, monkeypatch):
     assert calls[0] == 1
 
 
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[40] ^= 255  # among the rows: the footer, and so the file's outline, stays as it was
+    path.write_bytes(bytes(data))
+
+
+def test_flipped_bits_and_lost_chunks(tmp_path, monkeypatch):
+    place = tmp_path / "sweep"
+    whole = ms.sweep(config(), place)
+    flip(sweep_folder.chunk_file(place, 1))
+    sweep_folder.chunk_file(place, 2).unlink()  # lost after the sweep was finished
+    with pytest.raises(InputError, match="unfinished"):
+        sweeps.read(place)
+    with pytest.raises(InputError, match="damaged"):
+        sweeps.read(place, partial=True)
+    calls = watched(monkeypatch)
+    same(ms.sweep(config(), place), whole)
+    assert calls == [1, 2]
+    flip(place / "table.parquet")
+    with pytest.raises(InputError, match=r"damaged \(table.parquet"):
+        sweeps.read(place)
+
+
 def test_a_second_driver_is_refused(tmp_path):
     place = tmp_path / "sweep"
     seen = []

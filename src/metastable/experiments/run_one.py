@@ -81,8 +81,8 @@ def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> 
         "seconds": round(time.perf_counter() - started, 2),
         "made": stamp(),
     }
+    remove(folder / "parts")  # before the end: a process that is killed in between needs it no more
     finish(folder, "experiment", facts)
-    remove(folder / "parts")
 
 
 # --- steps --------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from metastable.errors import door
 from metastable.provenance import stamp
 from metastable.solve import trust
 from metastable.solve.driver import drive
+from metastable.solve.memory import check_plan
 from metastable.solve.methods import METHODS, Method
 from metastable.solve.plan import Ending, Plan, make_plan, with_numbers
 from metastable.solve.segments import Fate, Segment, joined
@@ -91,6 +92,7 @@ def simulate(
     [(2, 8, 3), (2, 8, 3)]
     """
     plan, x = make_plan(dynamics, x0, t, dt, method, save, rtol, atol, seed, dtype, engine, trust)
+    check_plan(plan)
     segments: list[Segment] = []
     state: Mapping[str, np.ndarray] = {}
     for segment in drive(plan, x, until, reported=until is not None or progress is not None):

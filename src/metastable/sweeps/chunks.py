@@ -162,5 +162,5 @@ def as_parquet(spec: Spec, columns: Mapping[str, list[Any]], found: dict[str, An
         out["seed"] = pyarrow.array(np.full(len(place), int(spec.base.get("seed", 0))))
     out |= {name: pyarrow.array(values) for name, values in found.items()}
     buffer = io.BytesIO()
-    parquet.write_table(pyarrow.table(out), buffer, compression="zstd")
+    parquet.write_table(pyarrow.table(out), buffer, compression="zstd", write_page_checksum=True)
     return buffer.getvalue()

@@ -32,6 +32,7 @@ from metastable.sweeps.sweep_folder import (
     read_plan,
     record_failure,
     sound,
+    whole,
     write_plan,
 )
 from metastable.sweeps.sweep_settings import SweepJob
@@ -94,7 +95,7 @@ def run_sweep(
     """Bring the sweep in ``folder`` to its end from wherever earlier sessions left it."""
     check(folder, job.purpose)
     plan, fresh = _planned(job, folder)
-    if not fresh and not retry_failed and status(folder, "sweep") == "finished":
+    if not fresh and not retry_failed and status(folder, "sweep") == "finished" and whole(folder, plan):
         return SweepReport(folder, plan.runs, 0, plan.runs, (), 0.0, "none")
     began = time.monotonic()
     with claim(folder, job.purpose, packages=("pyarrow", "distributed")) as before:

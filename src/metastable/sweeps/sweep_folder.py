@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
-from metastable.store.files import PART, disk_errors, read_json, reason, remove, sync, write_json, write_whole
+from metastable.store.files import PART, disk_errors, read_json, reason, regular, remove, sync, write_json, write_whole
 from metastable.store.folder import DONE, damaged, read_provenance
 from metastable.store.locks import LOCK
 from metastable.sweeps.chunks import Chunk, Part, restored_part
@@ -103,13 +103,26 @@ def numbers_in(folder: Path, kind: str) -> set[int]:
 
 def sound(folder: Path, number: int) -> bool:
     """Whether a chunk's file can be read; one that a disk has damaged counts as absent."""
+    try:
+        read_rows(chunk_file(folder, number))
+    except ValueError:
+        return False
+    return True
+
+
+def read_rows(path: Path) -> Any:
+    """The rows in a parquet file, every checksum tried; damage is a ValueError."""
     from pyarrow import ArrowException, parquet
 
     try:
-        parquet.read_metadata(chunk_file(folder, number))
-    except (OSError, ValueError, ArrowException):
-        return False
-    return True
+        return parquet.read_table(regular(path), page_checksum_verification=True)
+    except (OSError, ValueError, ArrowException) as error:
+        raise ValueError(f"{path.name}: {reason(error)}") from error
+
+
+def whole(folder: Path, plan: Planned) -> bool:
+    """Whether every chunk and the table are there."""
+    return (folder / TABLE).is_file() and len(numbers_in(folder, CHUNKS)) >= plan.chunks
 
 
 def failures(folder: Path) -> list[dict[str, Any]]:
@@ -132,7 +145,7 @@ def merge(folder: Path, numbers: list[int]) -> int:
     part, rows = folder / (TABLE + PART), 0
     with disk_errors(folder, resumable=True):
         try:
-            with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+            with parquet.ParquetWriter(part, schema, compression="zstd", write_page_checksum=True) as writer:
                 for table in _grouped(folder, numbers, schema):
                     writer.write_table(table)
                     rows += table.num_rows
@@ -146,11 +159,10 @@ def merge(folder: Path, numbers: list[int]) -> int:
 
 def _grouped(folder: Path, numbers: list[int], schema: Any) -> Iterator[Any]:
     import pyarrow
-    from pyarrow import parquet
 
     waiting: list[Any] = []
     for number in numbers:
-        table = parquet.read_table(chunk_file(folder, number))
+        table = read_rows(chunk_file(folder, number))
         missing = [field for field in schema if field.name not in table.column_names]
         for field in missing:
             table = table.append_column(field, pyarrow.nulls(table.num_rows, field.type))

@@ -9,9 +9,10 @@ import pandas
 from scipy.special import stdtrit
 
 from metastable.errors import InputError, unknown
-from metastable.store.folder import read_provenance
+from metastable.store.files import reason
+from metastable.store.folder import damaged, read_provenance
 from metastable.sweeps.designs import SAMPLE
-from metastable.sweeps.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan
+from metastable.sweeps.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan, read_rows, whole
 
 if TYPE_CHECKING:
     import xarray
@@ -96,8 +97,6 @@ def mean_table(frame: pandas.DataFrame, by: list[str], observed: Sequence[str]) 
 
 def read_table(folder: str | Path, partial: bool = False) -> SweepTable:
     """The table of a sweep in a folder; ``partial`` reads the chunks that have landed so far."""
-    from pyarrow import parquet
-
     place = Path(folder)
     if not place.is_dir():
         raise InputError(f"There is no sweep in {str(folder)!r}; give the folder of one.")
@@ -106,16 +105,16 @@ def read_table(folder: str | Path, partial: bool = False) -> SweepTable:
     landed = sorted(numbers_in(place, CHUNKS))
     if plan is None or not landed:
         raise InputError(f"The sweep in {str(folder)!r} has no rows yet; run it first.")
-    if not partial and (not (place / TABLE).exists() or len(landed) < plan.chunks):
+    if not partial and not whole(place, plan):
         raise InputError(
             f"The sweep in {str(folder)!r} is unfinished ({len(landed)} of {plan.chunks} chunks); "
             "run it again to finish it, or read it with partial=True (--partial)."
         )
-    if partial:
-        frames = [parquet.read_table(chunk_file(place, k)).to_pandas() for k in landed]
-        frame = pandas.concat(frames, ignore_index=True)
-    else:
-        frame = parquet.read_table(place / TABLE).to_pandas()
+    try:
+        found = [read_rows(path) for path in ([chunk_file(place, k) for k in landed] if partial else [place / TABLE])]
+    except ValueError as error:
+        raise damaged(place, reason(error)) from error
+    frame = pandas.concat([rows.to_pandas() for rows in found], ignore_index=True)
     table = SweepTable(frame)
     table.grid = tuple(plan.design.axes)
     table.drawn = tuple(plan.design.draws.ranges) if plan.design.draws else ()
