@@ -78,8 +78,9 @@ def _eigenvalues(text: str) -> tuple[list[complex], str] | None:
     found = _VALUES.fullmatch(text)
     if found is None or ("," not in found[1] and found[2] is None):
         return None
+    parts = [re.sub("i$", "j", part.replace(" ", "")) for part in found[1].split(",")]
     try:
-        return [complex(re.sub("i$", "j", part.replace(" ", ""))) for part in found[1].split(",")], found[2] or "diagonal"
+        return [complex(part) for part in parts], found[2] or "diagonal"
     except ValueError:
         return None
 
