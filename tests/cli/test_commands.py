@@ -179,7 +179,7 @@ def test_lists(metastable: Metastable) -> None:
         "snapshots",
     ):
         assert f"\n  {name} " in said
-    assert metastable("list", "parts").out.startswith("geometries (--geometry)\n")
+    assert metastable("list", "parts").out.startswith("geometries (--geometry")
 
 
 def test_interruption_leaves_a_record_to_go_on_from(
