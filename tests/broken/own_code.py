@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from metastable.experiments import boolean_attention, mean_field
+from metastable.experiments import boolean_attention, mean_field, time_scales
+from metastable.solve.plan import with_numbers
 
 
 def _line_velocity(kind: str) -> Callable[[np.ndarray], np.ndarray]:
@@ -47,9 +48,26 @@ def _boolean_attention(kind: str) -> Iterator[None]:
         yield
 
 
-OWN_CODE = {"mean_field.velocity": _mean_field, "boolean_attention.attention": _boolean_attention}
+@contextmanager
+def _time_scales(kind: str) -> Iterator[None]:
+    """Clusters as heavy particles, moved at half their beta."""
+
+    def halved(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda dyn, *given, **named: function(with_numbers(dyn, beta=float(dyn.beta) / 2.0), *given, **named)
+
+    reduced = {name: halved(getattr(time_scales, name)) for name in ("coalesce", "leap")}
+    with patch.multiple(time_scales, **reduced):
+        yield
+
+
+OWN_CODE = {
+    "mean_field.velocity": _mean_field,
+    "boolean_attention.attention": _boolean_attention,
+    "time_scales.coalesce": _time_scales,
+}
 # which experiments have it, and which mistakes can be made in it
 USED_BY = {
+    "time_scales.coalesce": (("scales",), ("half beta",)),
     "mean_field.velocity": (("mean-field",), ("transposed", "half beta")),
     "boolean_attention.attention": (
         ("low-rank-attention", "boolean-beyond", "special-starts", "flats"),
