@@ -213,7 +213,12 @@ def check(params: Params) -> dict[str, Check]:
     there = there / np.linalg.norm(there, axis=1, keepdims=True)
     P = plain.attention(x0, eye, eye, beta)
     far = ((x0[:, None] - x0) ** 2).sum(axis=-1)
-    return {"tokens": (own, there, 1e-8), "spread": (spread(x0, beta), beta * (P * far).sum(axis=1).mean(), 1e-10)}
+    velocity = np.asarray(dynamics(params, n).velocity(0.0, jnp.asarray(x0)))
+    return {
+        "tokens": (own, there, 1e-8),
+        "velocity": (velocity, field(0.0, x0), 1e-10),
+        "spread": (spread(x0, beta), beta * (P * far).sum(axis=1).mean(), 1e-10),
+    }
 
 
 def finding(params: Params, data: Data) -> Finding:
