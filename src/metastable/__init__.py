@@ -27,10 +27,13 @@ _PUBLIC = {
     "Normalisation": "equation.normalise",
     "Score": "equation.scores",
     "Geometry": "equation.geometry",
+    "Noise": "equation.noises",
     "observe_many": "solve.observe",
     "load": "trajectory",
     "compare": "solve.two_runs",
     "check": "theory.checking",
+    "density": "continuum.density",
+    "Density": "continuum.laws",
     "sweep": "sweeps.sweeping",
 }
 # public name -> the module that it is
@@ -41,6 +44,7 @@ _MODULES = {
     "initial": "initial",
     "masks": "equation.masks",
     "models": "models",
+    "noises": "equation.noises",
     "normalise": "equation.normalise",
     "observables": "observables",
     "plots": "plots",

@@ -8,9 +8,12 @@ from metastable import plots as plots
 from metastable import reduced as reduced
 from metastable import sweeps as sweeps
 from metastable import theory as theory
+from metastable.continuum.density import density as density
+from metastable.continuum.laws import Density as Density
 from metastable.equation import blocks as blocks
 from metastable.equation import geometry as geometry
 from metastable.equation import masks as masks
+from metastable.equation import noises as noises
 from metastable.equation import normalise as normalise
 from metastable.equation import positions as positions
 from metastable.equation import scores as scores
@@ -19,6 +22,7 @@ from metastable.equation.blocks import Block as Block
 from metastable.equation.dynamics import Dynamics as Dynamics
 from metastable.equation.geometry import Geometry as Geometry
 from metastable.equation.masks import Mask as Mask
+from metastable.equation.noises import Noise as Noise
 from metastable.equation.normalise import Normalisation as Normalisation
 from metastable.equation.scores import Score as Score
 from metastable.equation.weights import Weights as Weights

@@ -127,7 +127,7 @@ def _saves(settings: Simulate) -> int:
 
 def _usual_cloud(name: str) -> str:
     """Where tokens start unless something else is asked for."""
-    return "sphere" if geometry.resolve(name).fixed_norm else "cube"
+    return "sphere" if geometry.resolve(name).angular else "cube"
 
 
 def make_cloud(settings: Simulate, n: int, d: int) -> Callable[[int], np.ndarray]:
@@ -157,6 +157,7 @@ def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d
         score=settings.score,
         position=_position(settings.position, weights, n, d),
         noise=settings.noise,
+        noise_kind=settings.noise_kind,
     )
 
 

@@ -79,7 +79,7 @@ def recipe_of(
 
 
 def _add_parts(parts: Parts, table: dict[str, Any], inputs: dict[str, np.ndarray], beyond: list[str]) -> None:
-    for name in ("beta", "normalise", "mask", "geometry", "score", "noise"):
+    for name in ("beta", "normalise", "mask", "geometry", "score", "noise", "noise_kind"):
         value = parts.tree[name]
         if isinstance(value, dict):
             beyond.append(name)
