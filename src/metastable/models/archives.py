@@ -15,8 +15,10 @@ from metastable.errors import InputError
 
 _CHUNK = 1 << 20
 # how the standard library says that an archive is broken; encrypted and unknown kinds of compression among it
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, NotImplementedError)
-_BROKEN += (RuntimeError, OverflowError, struct.error, UnicodeError, IndexError)
+_BROKEN: tuple[type[Exception], ...] = (
+    *(zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, NotImplementedError),
+    *(RuntimeError, OverflowError, struct.error, UnicodeError, IndexError),
+)
 
 
 def sha256(path: Path) -> str:
