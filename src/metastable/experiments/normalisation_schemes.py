@@ -5,10 +5,10 @@ Each scheme is a geometry (`metastable.equation.geometry`): attention sees direc
 1. Equiangular tokens stay so, and cosine gamma and norm r obey two scalar equations (`theory.scheme_forms`). RK4 in
    steps of 0.05 errs by 1e-7 at these rates; the criterion is 1e-5, while another factor changes gamma by 1e-2.
 2. Late: with rates tending to their limits, 1 - gamma falls like e^{-2t} where r is held (Post-LN, nGPT: |a| -> 1), and
-   like r^{-2} where r grows, because d log(1-gamma)/d log r = -2 then: t^{-2} where r ~ t (Pre-LN, Peri-LN, Mix-LN), 1/t
-   under depth scaling, where r ~ 2 sqrt(t). Rate and exponent in r are measured between the last two saved times, and may
-   be off by a tenth. (At first the exponent in t was judged; under depth scaling it tends to 1 like t^{-1/2} only, because
-   r is 2 sqrt(t) plus a constant: 1.07 to 1.15 between t = 100 and 200.)
+   like r^{-2} where r grows, because d log(1-gamma)/d log r = -2 then: t^{-2} where r ~ t (Pre-LN, Peri-LN, Mix-LN),
+   1/t under depth scaling, where r ~ 2 sqrt(t). Rate and exponent in r are measured between the last two saved times,
+   and may be off by a tenth. (At first the exponent in t was judged; under depth scaling it tends to 1 like t^{-1/2}
+   only, because r is 2 sqrt(t) plus a constant: 1.07 to 1.15 between t = 100 and 200.)
 3. Who is fastest? |a| < 1 before collapse, so that normalised outputs (nGPT, Peri-LN) are faster than their
    counterparts (Post-LN, Pre-LN), always; and Post-LN is faster than Pre-LN once r > 1. Random tokens are asked too.
 """
