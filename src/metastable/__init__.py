@@ -31,6 +31,7 @@ _PUBLIC = {
     "load": "trajectory",
     "compare": "solve.two_runs",
     "check": "theory.checking",
+    "fit": "learning.fitting",
 }
 # public name -> the module that it is
 _MODULES = {
@@ -38,6 +39,7 @@ _MODULES = {
     "engines": "engines",
     "geometry": "equation.geometry",
     "initial": "initial",
+    "learning": "learning",
     "masks": "equation.masks",
     "models": "models",
     "normalise": "equation.normalise",

@@ -55,6 +55,7 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "hunt": ("hunt", "a hunt (read its report.json)"),
     "sweep": ("sweep", "a sweep (read it with metastable.sweep.read)"),
+    "fit": ("fit", "a fit (read it with metastable.learning.read_fit)"),
 }
 
 
