@@ -81,14 +81,8 @@ class Fit:
         if float(self.settings.get("effort", 0.0)) > 0.0:
             shown["error and weighted effort"] = self.curve["value"]
         reference = {"held out": (self.held_out["step"], self.held_out["error"])} if self.held_out else {}
-        figure = series(
-            steps,
-            shown,
-            reference=reference,
-            xlabel="step",
-            ylabel="error",
-            yscale="log" if self.error > 0 else "linear",
-        )
+        scale = "log" if min(values.min() for values in shown.values()) > 0 else "linear"
+        figure = series(steps, shown, reference=reference, xlabel="step", ylabel="error", yscale=scale)
         captioned(figure, f"Error over {len(steps) - 1} steps of a fit over {', '.join(self.numbers)}.")
         if path is not None:
             save_figure(figure, Path(path))
