@@ -59,7 +59,7 @@ def first_numbers(system: System, d: int, width: int, heads: int, layers: int, s
     """Random numbers to start from: tokens hardly move (V is small), scores are of order 1."""
     rng = np.random.default_rng([seed, d])
     h = heads if system.heads else 1
-    found = {}
+    found: dict[str, np.ndarray] = {}
     if system.attends:
         found |= {name: 2.0 * rng.normal(size=(h, width, d)) / np.sqrt(width) for name in ("Q", "K")}
     if system.heads:
@@ -104,7 +104,8 @@ def distances(system: System, numbers: Numbers, x0: np.ndarray, cosines: np.ndar
     """Gram distances (texts, layers), as the ladder measures them."""
     own = {name: jnp.asarray(value) for name, value in numbers.items()}
     go = jax.jit(lambda n, x, H: squared_distances(layers_of(system, n, x, len(cosines)), H))
-    return np.sqrt(np.asarray(go(own, jnp.asarray(x0), jnp.asarray(cosines)))).T
+    found: np.ndarray = np.sqrt(np.asarray(go(own, jnp.asarray(x0), jnp.asarray(cosines)))).T
+    return found
 
 
 def fitted(
@@ -122,7 +123,7 @@ def fitted(
         return value, {}
 
     descent = Descent(objective, optimiser_of("adam", 0.003, steps), CHUNK)
-    data, other = (tuple(jnp.asarray(a, jnp.float32) for a in one) for one in (train, stop))
+    data, other = ((jnp.asarray(x, jnp.float32), jnp.asarray(H, jnp.float32)) for x, H in (train, stop))
     look = jax.jit(lambda numbers: price(system, numbers, other))
     state = descent.start(dict(start))
     best, lowest = state.numbers, float(look(state.numbers))

@@ -7,6 +7,7 @@ form explains; controls without attention say what needs none, and the same fit 
 says what needs no training.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,11 +144,15 @@ def clouds(model: Model, texts: Ids) -> tuple[np.ndarray, np.ndarray]:
     states: list[np.ndarray] = []
     for ids in texts:
         own: list[np.ndarray] = []
-        model.watch(ids, model.depth, lambda _, x, own=own: own.append(np.array(x, float)), lambda _, A: None)
+        model.watch(ids, model.depth, _keeping(own), lambda _, A: None)
         states.append(np.stack(own))
     real = np.stack(states, axis=1)  # (layers + 1, texts, n, d)
     first = real[0] / np.linalg.norm(real[0], axis=-1, keepdims=True)
     return first.astype(np.float32), gram(real[1:]).astype(np.float32)
+
+
+def _keeping(states: list[np.ndarray]) -> Callable[[int, np.ndarray], None]:
+    return lambda _, x: states.append(np.array(x, float))
 
 
 def _fit(params: Params, model: Model, texts: tuple[Ids, Ids, Ids], name: str, report: Any) -> Data:
@@ -161,7 +166,7 @@ def _fit(params: Params, model: Model, texts: tuple[Ids, Ids, Ids], name: str, r
     start = systems.first_numbers(system, d, params.width, params.heads, depth, params.seed)
     numbers, curves = systems.fitted(system, start, train, stop, params.steps, report)
     still = jnp.broadcast_to(judged[0], (depth, *judged[0].shape))
-    frozen = np.sqrt(np.asarray(systems.squared_distances(still, judged[1])))
+    frozen = np.sqrt(np.asarray(systems.squared_distances(still, jnp.asarray(judged[1]))))
     own = {"distance": systems.distances(system, numbers, *judged), "frozen": frozen.T}
     seen = systems.distances(system, numbers, *train)
     return {**own, "seen": seen, "numbers": np.array(sum(v.size for v in numbers.values())), **curves}
@@ -190,11 +195,15 @@ def check(params: Params) -> dict[str, Check]:
         return float(np.mean(each))
 
     data = (jnp.asarray(x0)[None], jnp.asarray(cosines))
-    slope = jax.grad(lambda own: systems.price(system, own, data))(numbers)
+    slope = jax.jit(jax.grad(lambda own: systems.price(system, own, data)))(numbers)
     along = sum(float((np.asarray(slope[name]) * way[name]).sum()) for name in numbers)
     h = 1e-4
     return {
-        "tokens after two layers": (systems.layers_of(system, numbers, x0, 2), np.stack(layers(0.0)), 1e-9),
+        "tokens after two layers": (
+            systems.layers_of(system, numbers, jnp.asarray(x0), 2),
+            np.stack(layers(0.0)),
+            1e-9,
+        ),
         "slope of the price": (along, (value(h) - value(-h)) / (2 * h), 1e-5 * max(1.0, abs(along))),
     }
 

@@ -126,11 +126,15 @@ def check(params: Params) -> dict[str, Check]:
 
     own = {name: jnp.asarray(value)[None] for name, value in maps.items()}
     data = (jnp.asarray(x)[None], jnp.asarray(y)[None], jnp.zeros(1))
-    slope = jax.grad(lambda m: control.prices(m, data, beta, "squared")[0])(own)
+    slope = jax.jit(jax.grad(lambda m: control.prices(m, data, beta, "squared")[0]))(own)
     along = sum(float((np.asarray(slope[name][0]) * way[name]).sum()) for name in ALL)
     h = 1e-4
     return {
-        "tokens at t = 1 under maps on four stretches": (control.end_of(maps, x, beta), by_formulas(0.0), 1e-8),
+        "tokens at t = 1 under maps on four stretches": (
+            control.end_of(maps, jnp.asarray(x), beta),
+            by_formulas(0.0),
+            1e-8,
+        ),
         "slope of the error": (along, (error(h) - error(-h)) / (2 * h), 1e-5 * max(1.0, abs(along))),
     }
 

@@ -95,9 +95,9 @@ def _clouds(params: Any, data: Data) -> Any:
     for axis, (family, pieces) in zip(axes, kinds):
         start, aim, end = (data[f"{family}-{pieces}/{key}"][0] for key in ("x0", "targets", "end"))
         axis.add_patch(_circle())
-        axis.scatter(*start[:, :2].T, s=8, facecolors="none", edgecolors=SOFT, linewidths=0.7, label="start")
-        axis.scatter(*aim[:, :2].T, s=26, marker="+", color=INK, linewidths=0.9, label="target")
-        axis.scatter(*end[0][:, :2].T, s=10, color=PALETTE[0], alpha=0.8, linewidths=0, label="end")
+        axis.scatter(start[:, 0], start[:, 1], s=8, facecolors="none", edgecolors=SOFT, linewidths=0.7, label="start")
+        axis.scatter(aim[:, 0], aim[:, 1], s=26, marker="+", color=INK, linewidths=0.9, label="target")
+        axis.scatter(end[0][:, 0], end[0][:, 1], s=10, color=PALETTE[0], alpha=0.8, linewidths=0, label="end")
         axis.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal", xticks=[], yticks=[])
         axis.set_title(f"{family}, {'constant' if pieces == 1 else _name(pieces)}", fontsize="small")
     axes[0].legend(loc="lower left", fontsize="x-small", handletextpad=0.2)

@@ -107,7 +107,7 @@ def check(params: Params) -> dict[str, Check]:
         size = sum(float(np.square(numbers[name] + s * way[name]).sum()) for name in numbers)
         return float(((1 + cosines[~same]) / 2).mean() + ((1 - cosines[own]) / 2).mean() + mlps.DECAY * size)
 
-    slope = jax.grad(lambda own: mlps.price(own, jnp.asarray(x0)[None], label, beta, 1.0, 0.2))(numbers)
+    slope = jax.jit(jax.grad(lambda own: mlps.price(own, jnp.asarray(x0)[None], label, beta, 1.0, 0.2)))(numbers)
     along = sum(float((np.asarray(slope[name]) * way[name]).sum()) for name in numbers)
     own = flow(mlps.dynamics_of(numbers, beta), x0, [1.0], "rk4", 0.2)[-1]
     h = 1e-4

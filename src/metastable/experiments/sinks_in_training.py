@@ -126,10 +126,10 @@ def check(params: Params) -> dict[str, Check]:
             total.append(-rows[np.arange(T), one[1:]].mean())
         return float(np.mean(total))
 
-    slope = jax.grad(lambda n: small.loss(n, jnp.asarray(ids)))(numbers)
+    slope = jax.jit(jax.grad(lambda n: small.loss(n, jnp.asarray(ids))))(numbers)
     along = sum(float((np.asarray(slope[name]) * way[name]).sum()) for name in numbers)
     jax_numbers = {name: jnp.asarray(v) for name, v in numbers.items()}
-    found = small.measured(jax_numbers, jnp.asarray(ids[:, :-1]))
+    found = jax.jit(small.measured)(jax_numbers, jnp.asarray(ids[:, :-1]))
     again = [forward(numbers, one[:-1]) for one in ids]
     even = 1.0 / np.arange(small.EARLY + 1.0, T + 1.0)
     mass = np.mean([[A[:, small.EARLY :, 0] / even for A in maps] for _, maps in again], axis=(0, 3))  # (L, h)

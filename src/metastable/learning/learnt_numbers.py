@@ -107,7 +107,7 @@ def in_pieces(dynamics: Dynamics, names: Iterable[str], d: int, pieces: int, t: 
     return dynamics
 
 
-def numbers_of(dynamics: Dynamics, x0: Tokens, names: Iterable[str]) -> Numbers:
+def numbers_of(dynamics: Dynamics, x0: Any, names: Iterable[str]) -> Numbers:
     """The learned arrays as they are, by name."""
     found: dict[str, Any] = {}
     for name in names:
