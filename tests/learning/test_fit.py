@@ -114,6 +114,7 @@ def test_a_killed_fit_goes_on_with_the_same_digits(tmp_path, optimiser, monkeypa
         one_token(optimiser=optimiser, steps=20, rate=0.2, out=tmp_path / "fit")
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused(tmp_path):
     with pytest.raises(KilledError):
         one_token(out=tmp_path / "fit", progress=lambda progress: (_ for _ in ()).throw(KilledError()))
@@ -122,6 +123,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         one_token(out=tmp_path / "fit")
 
 
+@pytest.mark.slow
 def test_what_is_held_out_is_measured_and_does_not_move_anything():
     plain = one_token()
     found = one_token(held_out=(X[1:2], Y[1:2]))
@@ -194,6 +196,7 @@ def test_without_optax_the_sentence_says_how_to_get_it(monkeypatch):
         ms.fit(ms.Dynamics(), X, Y, "V")
 
 
+@pytest.mark.slow
 def test_functions_of_ones_own_are_never_taken_for_the_same(tmp_path):
     own = {"loss": lambda x, y: ((x - y) ** 2).sum(), "steps": 2, "out": tmp_path / "fit"}
     one_token(**own)

@@ -20,7 +20,7 @@ from metastable.experiments.base import Data
 from metastable.learning import LOSSES, descend
 from metastable.solve.flow import flow
 
-STEPS = 32  # of rk4 in one unit of time; a multiple of the numbers of pieces
+STEPS = 16  # of rk4 in one unit of time; a multiple of the numbers of pieces
 Maps = Mapping[str, Any]
 
 

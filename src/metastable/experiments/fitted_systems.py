@@ -115,6 +115,7 @@ def fitted(
     stop: tuple[np.ndarray, np.ndarray],
     steps: int,
     report: Callable[[float], None] | None = None,
+    rate: float = 0.003,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Numbers learned on ``train``, as they were when ``stop`` liked them best; and both curves, a value per CHUNK."""
 
@@ -122,7 +123,7 @@ def fitted(
         value = price(system, numbers, data)
         return value, {}
 
-    descent = Descent(objective, optimiser_of("adam", 0.003, steps), CHUNK)
+    descent = Descent(objective, optimiser_of("adam", rate, steps), CHUNK)
     data, other = ((jnp.asarray(x, jnp.float32), jnp.asarray(H, jnp.float32)) for x, H in (train, stop))
     look = jax.jit(lambda numbers: price(system, numbers, other))
     state = descent.start(dict(start))

@@ -79,7 +79,7 @@ def _trained(params: Params, size: tuple[int, int, int], positions: bool, report
             state, curve = descent.advance(state, jnp.asarray(ids), 1)
             losses.append(curve["loss"][0])
     found = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
-    return found | {"loss": np.array(losses), "letters": np.array(len(alphabet))}
+    return found | {"loss": np.array(losses), "bigram": np.array(small.bigram_entropy(text))}
 
 
 def objective(numbers: dict[str, jax.Array], ids: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -38,6 +38,21 @@ def letters() -> tuple[np.ndarray, str]:
     return np.array([alphabet.index(c) for c in text]), alphabet
 
 
+def bigram_entropy(text: np.ndarray) -> float:
+    """The entropy (nats) of a letter given the one before it: the least loss of a model that sees no further.
+
+    >>> bigram_entropy(np.array([0, 1, 0, 1, 0, 1]))
+    0.0
+    """
+    size = int(text.max()) + 1
+    counts = np.zeros((size, size))
+    np.add.at(counts, (text[:-1], text[1:]), 1.0)
+    rows = counts.sum(axis=1, keepdims=True)
+    share = counts / np.maximum(rows, 1.0)
+    logs = np.log(np.where(share > 0, share, 1.0))
+    return float(abs((rows / counts.sum() * share * logs).sum()))
+
+
 def first_numbers(size: tuple[int, int, int], vocabulary: int, window: int, positions: bool, seed: int) -> Numbers:
     """One model's numbers before training, by the usual rule: variance 1/(number of inputs), outputs over sqrt(2 L)."""
     d, layers, heads = size
