@@ -49,6 +49,15 @@ def draw(name: str) -> Path:
     return target
 
 
+def draw_density() -> Path:
+    """The picture of `laws.md`: a density on the circle, and a hundred tokens drawn from its first law."""
+    dyn = ms.Dynamics(beta=4.0)
+    law = ms.density(dyn, lambda x: 1.0 + 0.3 * x[:, 0] + 0.3 * x[:, 0] * x[:, 1], t=6.0, most=256)
+    run = ms.simulate(dyn, law.sample(100, seed=1), t=float(law.t[-1]))
+    law.plot(PICTURES / "density.png", tokens=run)
+    return PICTURES / "density.png"
+
+
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or GALLERY:
-        print(draw(chosen))
+    for chosen in sys.argv[1:] or [*GALLERY, "density"]:
+        print(draw_density() if chosen == "density" else draw(chosen))

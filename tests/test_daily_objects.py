@@ -8,6 +8,7 @@ import pytest
 
 import metastable as ms
 from metastable.errors import InputError
+from metastable.theory.verdicts import from_readings, judge_share
 
 X = ms.initial.sphere(6, 3, seed=3)
 RUN = ms.simulate(ms.Dynamics(ms.Weights(V=np.diag([1.0, 0.5, -0.25])), beta=4.0, mask="causal"), X, t=2.0, save=5)
@@ -41,6 +42,8 @@ SHOWN = {
     "run": (RUN, ["6 tokens in d = 3", "nothing certified", "rk4"]),
     "ensemble": (MANY, ["2 runs of 6 tokens"]),
     "measured": (ms.Trajectory(np.arange(3.0), np.ones((3, 4, 2))), ["4 tokens"]),
+    "verdict": (judge_share("a < b" + " and so on" * 20, "here", [True] * 30), ["Holds", "30 of 30", "a &lt; b"]),
+    "readings": (from_readings("Tokens meet.", "p. 1", [judge_share("all", "p. 1", [False])]), ["Fails", "all"]),
     "escaped": (ms.Dynamics(mask=ms.Mask(lambda i, j: j <= i, name="<mine>")), ["&lt;mine&gt;"]),
 }
 

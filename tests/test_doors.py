@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.errors import InputError, door, numbers
+from metastable.errors import InputError, Misuse, door, numbers, unknown
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]])
 BAD = [None, True, "a", b"1", -1, 0, 1.5, float("nan"), 10**400, {}, [], [[]], object(), {"a": 1}, len, X, X + 1j]
@@ -83,6 +83,27 @@ def test_what_is_no_number_is_refused():
         assert isinstance(answers(ms.Weights, V=[[bad]]), InputError)
     assert isinstance(answers(ms.weights.from_eigenvalues, b"12"), InputError)
     assert numbers([1, 2.0]) == [1, 2.0]
+
+
+def test_only_likely_names_are_suggested():
+    names = ["model-sharing", "polytope", "goe", "softmax"]
+    for given, near in {
+        "polytop": "polytope",
+        "oge": "goe",
+        "sharing": "model-sharing",
+        "POLYTOPE": "polytope",
+    }.items():
+        assert f"did you mean '{near}'?" in str(unknown("name", given, names)), given
+    for given in ("nothing", "x", "", "everything", "max", "a" * 3000):
+        assert "did you mean" not in str(unknown("name", given, names)), given
+
+
+def test_what_nobody_foresaw_is_known_as_such():
+    with pytest.raises(Misuse):
+        ms.initial.clusters(3, 2, count="a")
+    with pytest.raises(InputError) as caught:
+        ms.Dynamics(beta="hot")
+    assert type(caught.value) is InputError
 
 
 def test_sentences():

@@ -22,7 +22,7 @@ def cases(quick: bool) -> list[Case]:
 
 
 def job(case: Case) -> Any:
-    from metastable.sweep import read_job
+    from metastable.sweeps import read_job
 
     sweep = {
         "beta": BETAS.tolist(),
@@ -46,8 +46,8 @@ def bare(case: Case) -> Run:
 
 
 def swept(case: Case) -> Run:
-    from metastable.sweep.sweep_driver import run_sweep
-    from metastable.sweep.sweep_results import read_table
+    from metastable.sweeps.sweep_driver import run_sweep
+    from metastable.sweeps.sweep_results import read_table
 
     planned = job(case).with_settings({"jobs": 0})
 
@@ -66,9 +66,9 @@ def on(jobs: int, cluster: str | None) -> Any:
     def build(case: Case) -> Run:
         if cluster is not None:
             peers.need("distributed")
-        from metastable.sweep.choose_executor import make_executor
-        from metastable.sweep.chunks import all_chunks, compute
-        from metastable.sweep.sweep_driver import _planned
+        from metastable.sweeps.choose_executor import make_executor
+        from metastable.sweeps.chunks import all_chunks, compute
+        from metastable.sweeps.sweep_driver import _planned
 
         planned = job(case)
         chunks = list(all_chunks(list(_planned(planned, Path("/nowhere"))[0].parts)))

@@ -27,11 +27,15 @@ _PUBLIC = {
     "Normalisation": "equation.normalise",
     "Score": "equation.scores",
     "Geometry": "equation.geometry",
+    "Noise": "equation.noises",
     "observe_many": "solve.observe",
     "load": "trajectory",
     "compare": "solve.two_runs",
     "check": "theory.checking",
     "fit": "learning.fitting",
+    "density": "continuum.density",
+    "Density": "continuum.laws",
+    "sweep": "sweeps.sweeping",
 }
 # public name -> the module that it is
 _MODULES = {
@@ -42,6 +46,7 @@ _MODULES = {
     "learning": "learning",
     "masks": "equation.masks",
     "models": "models",
+    "noises": "equation.noises",
     "normalise": "equation.normalise",
     "observables": "observables",
     "plots": "plots",
@@ -49,7 +54,7 @@ _MODULES = {
     "methods": "solve.methods",
     "positions": "equation.positions",
     "scores": "equation.scores",
-    "sweep": "sweep",
+    "sweeps": "sweeps",
     "theory": "theory",
     "weights": "equation.weights",
 }

@@ -6,14 +6,20 @@ accident and the command line does not compile the same step twice in two calls.
 
 import dataclasses
 import os
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import xla_bridge
 
-__all__ = ["Array", "Numeric", "Scores", "Tokens", "cache_home", "is_traced", "jax", "jnp", "register", "structure"]
+from metastable.errors import InputError
+
+__all__ = ["Array", "Numeric", "Scores", "Tokens", "cache_home", "can_keep", "is_traced", "jax", "jnp"]
+__all__ += ["refuse_fork", "register", "structure"]
 
 T = TypeVar("T")
 Array: TypeAlias = jax.Array
@@ -29,12 +35,49 @@ def cache_home() -> Path:
     given = os.environ.get("METASTABLE_CACHE")
     if given:
         return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metastable"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metastable"
+    except RuntimeError:  # no HOME, and no user of this number
+        return Path(tempfile.gettempdir()) / f"metastable-{os.getuid()}"
+
+
+@cache
+def can_keep(name: str) -> Path | None:
+    """A folder of the cache that can be written, made if it is missing; None where nothing can be kept."""
+    folder = cache_home() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
+
+
+_parent: int | None = None  # the process that a fork copied after JAX had started in it
+
+
+def _mark_fork() -> None:
+    global _parent
+    if getattr(xla_bridge, "backends_are_initialized", lambda: True)():
+        _parent = os.getppid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_fork)
+
+
+def refuse_fork() -> None:
+    """Refuse to compute in a fork of a process that has computed: JAX's threads do not survive it, and it hangs."""
+    if _parent is not None:
+        raise InputError(
+            f"This process was forked from {_parent} after JAX had started there, and would hang; start processes by "
+            "spawn (multiprocessing.get_context('spawn')), or fork before anything is computed."
+        )
 
 
 jax.config.update("jax_enable_x64", True)
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-    jax.config.update("jax_compilation_cache_dir", str(cache_home() / "compiled"))
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ and can_keep("compiled") is not None:
+    jax.config.update("jax_compilation_cache_dir", str(can_keep("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 

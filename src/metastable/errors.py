@@ -1,8 +1,8 @@
 """The one error a user can cause, and the sentence that says how to mend it."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -23,6 +23,14 @@ class InputError(ValueError):
         super().__init__(" ".join(str(sentence).split("\n")))
 
 
+class Misuse(InputError):
+    """What a door made of an error that nobody foresaw: most often misuse, sometimes a fault of metastable itself.
+
+    In Python both are one sentence, with the original error as its cause. Commands have checked what a user wrote
+    before they call a door, so to them it is a fault (exit code 70).
+    """
+
+
 def unknown(kind: str, given: object, options: Iterable[str]) -> InputError:
     """The error for a name that is in no table, with the nearest name that is.
 
@@ -30,9 +38,38 @@ def unknown(kind: str, given: object, options: Iterable[str]) -> InputError:
     "Unknown mask 'casual'; did you mean 'causal'? Choose from: full, causal."
     """
     names = list(options)
-    near = get_close_matches(str(given), names, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
+    near = _nearest(str(given), names)
+    hint = f"; did you mean '{near}'?" if near else "."
     return InputError(f"Unknown {kind} {_short(given)}{hint} Choose from: {', '.join(names)}.")
+
+
+def _nearest(given: str, names: Iterable[str]) -> str | None:
+    """The name that was most likely meant: few letters away, or begun with what was given; None where none is near.
+
+    >>> _nearest("goeo", ["goe", "psd"]), _nearest("tol", ["tolerance"]), _nearest("nothing", ["model-sharing"])
+    ('goe', 'tolerance', None)
+    """
+    word = given.lower()[:80]
+    close = [(_typing_errors(word, name.lower()), name) for name in names]
+    best = min(close, key=lambda found: found[0], default=(0, ""))
+    if best[1] and best[0] <= max(1, len(word) // 3) and best[0] < len(word):
+        return best[1]
+    begun = [n for n in names if any(part.startswith(word) for part in (n.lower(), *re.split(r"[-_ ]", n.lower())))]
+    return begun[0] if len(word) >= 3 and begun else None
+
+
+def _typing_errors(a: str, b: str) -> int:
+    """How many letters must be put in, left out, replaced or swapped with their neighbour to turn a into b."""
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, letter in enumerate(a):
+        row = [i + 1]
+        for j, other in enumerate(b):
+            row.append(min(last[j + 1] + 1, row[j] + 1, last[j] + (letter != other)))
+            if i and j and letter == b[j - 1] and a[i - 1] == other:
+                row[-1] = min(row[-1], before[j - 1] + 1)
+        before, last = last, row
+    return last[-1]
 
 
 def numbers(value: T) -> T:
@@ -66,7 +103,8 @@ def door(thing: T) -> T:
     """Make a function, or a class when it is called, answer misuse with one InputError.
 
     An unknown option is answered like an unknown name, a missing one is named, and what Python or NumPy raise inside
-    becomes a sentence with what was given; the original error stays its cause. Errors of JAX's tracing pass through.
+    becomes a sentence with what was given (a `Misuse`); the original error stays its cause. Errors of JAX's tracing
+    pass through.
 
     Examples
     --------
@@ -123,9 +161,9 @@ def _sentence(
                 if option not in names:
                     return _no_such_option(name, option, names)
         text = str(misfit).replace("'self', ", "")
-        return InputError(f"{name} cannot be called so: {text}; it takes {', '.join(names) or 'nothing'}.")
+        return Misuse(f"{name} cannot be called so: {text}; it takes {', '.join(names) or 'nothing'}.")
     shown = ", ".join(f"{key} = {_short(value)}" for key, value in list(given.items())[skip:])
-    return InputError(f"{name} cannot use what it was given ({shown}): {_reason(error)}")
+    return Misuse(f"{name} cannot use what it was given ({shown}): {_reason(error)}")
 
 
 def _no_such_option(name: str, option: str, names: list[str]) -> InputError:

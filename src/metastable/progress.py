@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 _INTERVAL = 10.0  # seconds between lines where there is no terminal
@@ -62,7 +62,7 @@ def progress_bar(count: int | None = None) -> Iterator[Report]:
     """
     if is_quiet():
         yield silent
-    elif sys.stderr.isatty():
+    elif sys.stderr is not None and sys.stderr.isatty():
         with _bars(count) as report:
             yield report
     else:
@@ -78,7 +78,8 @@ def _lines(count: int | None) -> Report:
             ended += 1
         elif time.monotonic() - last < _INTERVAL:
             return
-        print(_result(progress, ended, count) if progress.over else _line(progress), file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # a full or closed stderr does not end the work
+            print(_result(progress, ended, count) if progress.over else _line(progress), file=sys.stderr, flush=True)
         last = time.monotonic()
 
     return report

@@ -53,6 +53,12 @@ FLAGS: dict[str, tuple[list[object], list[str]]] = {
     "no heads": (["--heads", 0], ["heads must be a whole number >= 1"]),
     "no runs": (["--runs", 0], ["number of runs must be at least 1"]),
     "negative seed": (["--seed", -1], ["seed must be a whole number"]),
+    "seed of a family": (["--V", "goe(seed=-1)"], ["A seed is a whole number >= 0"]),
+    "huge seed of a family": (["--V", "goe(seed=1e9)"], ["A seed is a whole number >= 0"]),
+    "astronomically many heads": (["--heads", 10**18], ["more than this machine has", "heads"]),
+    "as many drawn heads": (["--heads", 10**12, "--V", "goe"], ["more than this machine has"]),
+    "a long name": (["--tokens", "a" * 3000 + ".npy"], ["File name too long"]),
+    "many saves of many tokens": (["--n", 10**6, "--save", 10**5], ["more than this machine has", "arrays of a step"]),
     "huge seed": (["--seed", 2**70], ["seed must be a whole number"]),
     "noise with rk4": (["--noise", 0.1], ["method='euler'"]),
     "negative noise": (["--noise", -1, "--method", "euler"], ["noise must be"]),
@@ -95,6 +101,13 @@ def write_cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:300])
 
 
+HUGE = "{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999, 3)}"
+
+
+def write_header(path: Path, text: str) -> None:
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + b"\0" * 72)
+
+
 FILES = {
     "pickle": ("x.npy", write_pickle, "Cannot read numbers from x.npy"),
     "plain pickle": ("x.npy", lambda p: p.write_bytes(pickle.dumps(Boom())), "Cannot read numbers from x.npy"),
@@ -106,6 +119,11 @@ FILES = {
     "complex": ("x.npy", lambda p: np.save(p, np.ones((4, 3)) * 1j), "Cannot read numbers from x.npy"),
     "nan": ("x.npy", lambda p: np.save(p, np.full((3, 3), np.nan)), "nan or inf"),
     "inf": ("x.csv", lambda p: p.write_text("1,inf,0\n0,1,0\n0,0,1\n"), "nan or inf"),
+    "truth values": ("x.npy", lambda p: np.save(p, np.ones((4, 3)) > 0), "it holds bool data"),
+    "broken header": ("x.npy", lambda p: write_header(p, "{'descr': '<f8', 'shape': (3,"), "Cannot read numbers"),
+    "header of words": ("x.npy", lambda p: write_header(p, "import os"), "Cannot read numbers"),
+    "no shape": ("x.npy", lambda p: write_header(p, "{'descr': '<f8', 'fortran_order': False}"), "Cannot read numbers"),
+    "huge shape": ("x.npy", lambda p: write_header(p, HUGE), "too short for shape"),
     "folder": ("x.npy", lambda p: p.mkdir(), "There is no file 'x.npy'"),
 }
 

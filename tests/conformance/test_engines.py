@@ -18,6 +18,7 @@ from metastable.engines import ENGINES
 from metastable.equation.blocks import MLP, Experts, HeadNorm, RMSNorm, Scale
 from metastable.equation.geometry import GEOMETRIES
 from metastable.equation.masks import MASKS
+from metastable.equation.noises import NOISES
 from metastable.equation.normalise import NORMALISATIONS
 from metastable.equation.positions import POSITIONS, Bias, Relative, Rotary
 from metastable.equation.scores import SCORES
@@ -200,6 +201,21 @@ def resumed(dyn, x, engine, asked):
     assert np.array_equal(run.x, whole.x)
     assert run.valid_until == whole.valid_until
     return run.x
+
+
+@pytest.mark.parametrize("mode", ["one", pytest.param("ensemble", marks=pytest.mark.slow), "resumed"])
+@pytest.mark.parametrize("kind", NOISES)
+def test_every_engine_that_takes_noise_takes_every_kind(kind, mode):
+    """The same noise by every engine: the key is that of the run and the step."""
+    dyn = ms.Dynamics(beta=1.3, noise=0.4, noise_kind=kind)
+    asked = {"t": T, "dt": DT, "method": "euler", "save": np.array([0.0, 0.2, 0.25, 0.6]), "seed": 5}
+    x = ON_SPHERE if mode == "ensemble" else ON_SPHERE[0]
+    names = supporting(make_plan(dyn, x, **asked)[0])
+    assert "dense" in names
+    want = ms.simulate(dyn, x, engine="dense", **asked).x
+    for name in names:
+        got = resumed(dyn, x, name, asked) if mode == "resumed" else ms.simulate(dyn, x, engine=name, **asked).x
+        assert_close(got, want)
 
 
 # --- the references themselves ---------------------------------------------------------------------------------------

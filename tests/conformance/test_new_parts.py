@@ -285,6 +285,7 @@ def test_every_table_of_parts_is_listed():
         ("equation.geometry", "GEOMETRIES"),
         ("equation.scores", "SCORES"),
         ("equation.positions", "POSITIONS"),
+        ("equation.noises", "NOISES"),
         ("solve.methods", "METHODS"),
         ("engines", "ENGINES"),
         ("observables", "OBSERVABLES"),

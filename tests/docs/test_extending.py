@@ -44,8 +44,8 @@ def tables() -> Iterator[None]:
     """Tables as they were, whatever an example adds to them."""
     held = [
         ms.masks.MASKS, ms.normalise.NORMALISATIONS, ms.scores.SCORES, ms.positions.POSITIONS, ms.geometry.GEOMETRIES,
-        ms.methods.METHODS, ms.weights.FAMILIES, ms.initial.INITIAL, observables.OBSERVABLES, plots.PLOTS,
-        experiments.EXPERIMENTS, ms.engines.ENGINES,
+        ms.methods.METHODS, ms.noises.NOISES, ms.weights.FAMILIES, ms.initial.INITIAL, observables.OBSERVABLES,
+        plots.PLOTS, experiments.EXPERIMENTS, ms.engines.ENGINES,
     ]  # fmt: skip
     before = [dict(table) for table in held]
     yield

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+from numba import config
+
 from metastable import engines
 from metastable.engines.chart import kernel_steps
 from metastable.engines.lanes import lane_steps
@@ -29,6 +31,25 @@ def test_kernels_of_other_sources_are_deleted(monkeypatch, tmp_path):
     old.touch()
     own.touch()
     monkeypatch.setattr(engines, "__file__", str(tmp_path / "__init__.py"))
+    home = tmp_path / "kernels"
+    there = [home / folder / f"a.{name}-1.nbi" for folder in ("exact_1", "models_2") for name in ("f_0123", "g")]
+    for path in there:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(engines, "kernel_home", lambda: home)
     engines._drop_stale_kernels()
     assert own.exists()
     assert not old.exists()
+    assert [path.exists() for path in there] == [False, False, True, True]
+
+
+def test_kernels_live_in_the_users_cache():
+    home = vectors.kernel_home()
+    assert home is not None
+    assert Path(lane_steps.run_group._cache._cache_path).parent == home
+    assert config.CACHE_DIR == ""  # other packages' functions are kept where they were
+
+
+def test_kernels_are_compiled_where_nothing_can_be_kept(monkeypatch):
+    monkeypatch.setattr(vectors, "kernel_home", lambda: None)
+    assert vectors.kept(nogil=True)(lambda a: a + 1)(1) == 2

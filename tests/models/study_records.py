@@ -144,9 +144,10 @@ def ladder(layers: int, rungs: list[float], frozen: float) -> dict[str, xarray.D
 
 
 def cloud(rng: np.random.Generator, layers: int) -> xarray.Dataset:
-    place = rng.uniform(-0.6, 0.6, (2, layers + 1, TOKENS, 2))
+    place = rng.uniform(-0.6, 0.6, (2, layers + 1, TOKENS, 3))
     place[1, -1, 0] = np.nan
-    data = {"place": (("kind", "layer", "token", "axis"), place), "seen": (("kind", "layer"), np.ones((2, layers + 1)))}
+    ones = (("kind", "layer"), np.ones((2, layers + 1)))
+    data = {"place": (("kind", "layer", "token", "axis"), place), "seen": ones, "seen_in_space": ones}
     coords = {"kind": ["raw", "centred"], "layer": np.arange(layers + 1), "word": ("token", list("abcdef"))}
     return xarray.Dataset(data, coords)
 

@@ -20,16 +20,19 @@ def cosines(x):
     return unit @ unit.T
 
 
-def from_library(changed, real):
+def from_library(changed, real, texts=TEXTS):
     """Gram and Wasserstein distances (texts, layers + 1) of a changed module from the real one."""
-    found = np.empty((2, len(TEXTS), 4))
-    i, j = np.triu_indices(len(IDS), 1)
-    for t, ids in enumerate(TEXTS):
-        for l, (x, y) in enumerate(zip(states(changed, ids), states(real, ids))):
-            G, H = cosines(x), cosines(y)
-            found[0, t, l] = np.linalg.norm(G - H) / np.linalg.norm(H)
-            found[1, t, l] = wasserstein_distance(G[i, j], H[i, j])
-    return found
+    return np.moveaxis([[apart(*pair) for pair in zip(states(changed, t), states(real, t))] for t in texts], -1, 0)
+
+
+def apart(x, y):
+    """Both distances of tokens x from tokens y."""
+    return apart_cosines(cosines(x), cosines(y))
+
+
+def apart_cosines(G, H):
+    i, j = np.triu_indices(len(H), 1)
+    return np.linalg.norm(G - H) / np.linalg.norm(H), wasserstein_distance(G[i, j], H[i, j])
 
 
 def states(module, ids):
@@ -93,7 +96,7 @@ def without(stack, name, part):
         elif part == "heads":
             W = out.weight.data.T if name == "gpt2" else out.weight.data  # (d, h v)
             keep = torch.zeros(W.shape[1])
-            width = W.shape[1] // (3 if name == "t5" else 4)
+            width = W.shape[1] // stack.config.num_attention_heads
             keep[HEAD * width : (HEAD + 1) * width] = 1.0
             W *= keep
         elif part == "biases":
@@ -163,6 +166,44 @@ def test_the_network_without_each_part(models, climbs, name):
     assert (parts["diverges"] == -1).all()
 
 
+@pytest.mark.slow
+@pytest.mark.network
+def test_six_layers_of_smollm2_without_each_part_and_its_baselines():
+    """Real weights: what `metastable model smollm2` says, recomputed with the library's own modules changed by hand."""
+    from metastable.errors import InputError
+    from metastable.models import load
+
+    try:
+        model = load("smollm2", dtype="float64")
+    except InputError as error:
+        pytest.skip(str(error))
+    stack = model.stack
+    stack.layers, stack.config.num_hidden_layers = stack.layers[:6], 6
+    text = "Tokens that agree move together, and heads look at one another's work, layer after layer, to the end."
+    ids = model.tokenizer.encode(text)
+    texts = [ids[:10], ids[8:18]]
+    climb = ladder(model, texts, rungs=(0, 4), head=HEAD)
+    assert float(climb.data["exact_error"].max()) < 1e-10
+    for part in ("attention", "softmax", "heads", "positions", "norms", "MLP", "residual"):
+        gram, pair = from_library(without(stack, "llama", part), stack, texts)
+        here = climb.parts.sel(side=SIDES[0], part=part)
+        np.testing.assert_allclose(here["gram_distance"], gram, atol=1e-6, err_msg=part)
+        np.testing.assert_allclose(here["wasserstein"], pair, atol=1e-6, err_msg=part)
+    real = [states(stack, t) for t in texts]
+    n = len(texts[0])
+    frozen = np.array([[apart(x[0], y) for y in x] for x in real])
+    point = np.array([[apart_cosines(np.ones((n, n)), cosines(y)) for y in x] for x in real])
+    constant = [(1 - np.eye(n)) * c + np.eye(n) for c in np.linspace(-1, 1, 401)]
+    each = [[[apart_cosines(G, cosines(y)) for y in x[1:]] for x in real] for G in constant]
+    least = np.mean(each, axis=(1, 2)).min(axis=0)
+    for k, name in enumerate(("gram_distance", "wasserstein")):
+        found = climb.baselines[name]
+        np.testing.assert_allclose(found.sel(baseline="frozen tokens"), frozen[..., k], atol=1e-8)
+        np.testing.assert_allclose(found.sel(baseline="one point"), point[..., k], atol=1e-8)
+        best = float(found.sel(baseline="best constant").isel(layer=slice(1, None)).mean())
+        assert least[k] - 2e-3 < best <= least[k] + 1e-9
+
+
 def test_the_bare_system_with_and_without_each_part(climbs):
     climb = climbs("gpt2")
     data, parts = climb.data, climb.parts
@@ -178,15 +219,7 @@ def test_the_bare_system_with_and_without_each_part(climbs):
         np.testing.assert_array_equal(parts[name].sel(side=SIDES[0], part="MLP"), data[name].sel(rung=3))
 
 
-GEMMA = [
-    pytest.mark.slow,
-    pytest.mark.xfail(
-        strict=True, reason="OPEN: the recomputation here and the model differ by 0.4; not known which errs"
-    ),
-]
-
-
-@pytest.mark.parametrize("name", ["gpt2", "bert", pytest.param("gemma2", marks=GEMMA)])
+@pytest.mark.parametrize("name", ["gpt2", "bert", "gemma2"])
 def test_the_bare_system_with_its_mlp_adds_it_beside_attention(models, name):
     """y + attention(y) + MLP(r y)/r, both of the same particle, whatever the model's own order and norms of outputs."""
     import torch
@@ -220,11 +253,11 @@ def test_the_bare_system_with_its_mlp_adds_it_beside_attention(models, name):
 
 def attended(model, switches, y, r):
     """What attention adds to particles y of length r in layer 0, by the maps of one head."""
-    from metastable.models.moving_systems import _layer, _switched
+    from metastable.models.moving_systems import _layer, layer_dynamics, switched
     from metastable.models.sphere_rungs import Length
 
-    made = _layer(model, 0, len(y), Length(r, 2.5), {("sphere", np.dtype("float64"))})
-    now = _switched(made["sphere", np.dtype("float64")], switches)
+    made = _layer(model, 0, len(y), Length(r, 2.5), {"float64"})["float64"]
+    now = switched(layer_dynamics("sphere", made), switches)
     A, w = np.asarray(now.attention(0.0, y)), now.weights
     values = np.einsum("hvd,jd->hjv", w.V, y)
     out = np.einsum("hij,hjv,hdv->id", A, values, w.O)

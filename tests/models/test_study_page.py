@@ -11,7 +11,7 @@ from metastable.cli import main
 from metastable.errors import InputError
 from metastable.models.conclusions import findings, sentences
 from metastable.models.control_sentences import control_table
-from metastable.models.depth_film import film
+from metastable.models.depth_film import film, player
 from metastable.models.html_parts import sayings
 from metastable.models.page import command, page
 from metastable.models.study import Settings, read
@@ -198,6 +198,16 @@ def test_the_film_shows_every_state(whole: Any, tmp_path: Path) -> None:
     assert path.stat().st_size > 5000
     assert main(["animate", str(whole.folder), "--out", str(tmp_path / "depth.gif")]) == 0
     assert (tmp_path / "depth.gif").read_bytes().startswith(b"GIF")
+
+
+def test_the_player_is_reached_from_the_page(tmp_path: Path) -> None:
+    made = made_study(tmp_path / "study", control=(), parts=False, maps=False, written=True)
+    assert "depth.html" not in page(made)
+    (made.folder / "figures").mkdir(parents=True, exist_ok=True)
+    (made.folder / "figures" / "depth.mp4").write_bytes(b"film")
+    text = player(made, made.folder / "figures" / "depth.html").read_text()
+    assert "beside their mean direction" in text
+    assert 'href="figures/depth.html"' in page(made)
 
 
 def test_a_damaged_study_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from metastable.experiments.base import Data, Experiment, Finding, Work
 from metastable.theory.verdicts import Verdict, judge_share
+from metastable.trajectory import Trajectory
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def make(name: str, **defaults: Any) -> Experiment:
     def films(params: Params, data: Data) -> dict[str, Any]:
         angle = np.linspace(0, 1, 5)[:, None] + np.arange(4)
         circle = np.stack([np.cos(angle), np.sin(angle)], -1)  # (T, n, 2)
-        return {"Turning": {"tokens": circle, "frames": 5, "size": (64, 64)}}
+        return {"Turning": {"tokens": Trajectory(np.arange(5.0), circle), "frames": 5, "size": (64, 64)}}
 
     def check(params: Params) -> dict[str, Any]:
         return {"two and two": (2 + 2 + params.mistake, 4, 1e-9)}

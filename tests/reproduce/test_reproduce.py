@@ -58,7 +58,7 @@ def test_every_outcome_in_one_go(tmp_path, log):
     assert "missing from this installation" in found["lost"].error
     assert {p.name for p in (out / "good").iterdir()} == {
         *("provenance.json", "data.npz", "verdicts.json", "done", "seeds-in-order.svg", "turning.mp4"),
-        *("preview.png", "index.html"),
+        *("preview.png", "index.html", "turning.html"),
     }
     assert not list(out.rglob("*.part*")), "nothing half-written stays"
     assert sorted(event.task for event in said if event.over) == sorted(names)

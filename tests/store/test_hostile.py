@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,11 @@ def flip_bit(folder: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def folder_for_chunk(folder: Path) -> None:
+    (folder / "data.zarr/x/c.1.0.0").unlink()
+    (folder / "data.zarr/x/c.1.0.0").mkdir()
+
+
 def ask_for_memory(folder: Path) -> None:
     edit(folder / "data.zarr/x/zarr.json", shape=[10**9, 4, 3])
     edit(folder / "data.zarr/time/zarr.json", shape=[10**9])
@@ -94,6 +100,12 @@ DAMAGE = {
     "missing chunk": remove_chunk,
     "cut chunk": cut_chunk,
     "flipped bit": flip_bit,
+    "folder for a chunk": folder_for_chunk,
+    "longer chunk": lambda f: (f / "data.zarr/x/c.1.0.0").write_bytes(b"0" * 4096),
+    "pipe": lambda f: os.mkfifo(f / "inputs2"),
+    "pipe for a chunk": lambda f: ((f / "data.zarr/x/c.1.0.0").unlink(), os.mkfifo(f / "data.zarr/x/c.1.0.0")),
+    "pipe for the settings": lambda f: ((f / "provenance.json").unlink(), os.mkfifo(f / "provenance.json")),
+    "socket": lambda f: socket.socket(socket.AF_UNIX).bind(os.path.relpath(f / "sock")),
     "empty metadata": lambda f: (f / "data.zarr/x/zarr.json").write_text(""),
     "memory": ask_for_memory,
     "codec": forge_codec,
@@ -159,13 +171,41 @@ def lost_chunk(folder: Path, mark: Path) -> None:
     (folder / "data.zarr/x/c.0.0.0").unlink()
 
 
+def chunk_as_folder(folder: Path, mark: Path) -> None:
+    lost_chunk(folder, mark)
+    (folder / "data.zarr/x/c.0.0.0").mkdir()
+
+
+def other_mask(folder: Path, mark: Path) -> None:
+    other_attributes(folder, mask="full")
+
+
+def other_shape(folder: Path, mark: Path) -> None:
+    edit(folder / "data.zarr/dynamics.weights.V/zarr.json", shape=[3, 2])
+
+
+def other_settings(folder: Path, mark: Path) -> None:
+    path = folder / "config.toml"
+    path.write_text(path.read_text().replace("beta = 4.0", "beta = 3.0"))
+
+
+def no_state(folder: Path, mark: Path) -> None:
+    with np.load(folder / "state.npz") as old:
+        values = {name: value for name, value in old.items() if name != "state.driver.missed"}
+    np.savez(folder / "state.npz", **values)
+
+
 def linked_arrays(folder: Path, mark: Path) -> None:
     (folder / "data.zarr").rename(mark)
     (folder / "data.zarr").symlink_to(mark)
 
 
 @pytest.mark.parametrize(
-    "damage", [pickled_state, plain_pickle, cut_state, state_of_another, saves_too_many, lost_chunk, linked_arrays]
+    "damage",
+    [
+        *(pickled_state, plain_pickle, cut_state, state_of_another, saves_too_many, lost_chunk, linked_arrays),
+        *(chunk_as_folder, other_mask, other_shape, other_settings, no_state),
+    ],
 )
 def test_an_unfinished_record_that_was_tampered_with(damage: Any, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("metastable.store.recorder._INTERVAL", 0.0)

@@ -3,20 +3,24 @@
 Add a command: a function in a file of its own, and a line in COMMANDS. Files are loaded when their command is called,
 so `metastable --help` never waits for JAX.
 
-Exit codes: 0 done, 1 a verdict failed, 2 bad input, 70 a fault of metastable itself, 130 interrupted.
+Exit codes: 0 done, 1 a verdict failed, 2 bad input (also: a disk or a device that refuses), 70 a fault of metastable
+itself, 130 interrupted (129, 143: by SIGHUP, SIGTERM), 141 the reader of a pipe has gone.
 
 Everywhere: --quiet (nothing but errors), --traceback (Python's own), and `metastable --install-completion [SHELL]`.
 """
 
+import errno
+import logging
 import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from metastable.cli.interrupts import Interrupted, interrupted, listening
-from metastable.errors import InputError, unknown
+from metastable.cli.interrupts import Interrupted, exit_code, interrupted, listening
+from metastable.cli.streams import flushed, open_streams, say
+from metastable.errors import InputError, Misuse, unknown
 
 if TYPE_CHECKING:
     import cyclopts
@@ -82,9 +86,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     detailed = "--traceback" in given or bool(os.environ.get(_TRACEBACK))
     quiet = "--quiet" in given
     given = [word for word in given if word not in ("--traceback", "--quiet")]
+    open_streams()
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it has much to say about a HOME that cannot be written
     with listening(), _variable(_QUIET, "1" if quiet else None):
         try:
-            return _install_completion(given[1:]) if given[:1] == [_COMPLETION] else _run(given)
+            code = _install_completion(given[1:]) if given[:1] == [_COMPLETION] else _run(given)
+            return code if flushed() else 141
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # of the help, whose reader has gone
+                return 141
+            raise
         except KeyboardInterrupt as error:
             return _complain_of_interruption(error, given)
         except Exception as error:
@@ -166,25 +177,42 @@ def _complain_of_interruption(error: BaseException, given: Sequence[str]) -> int
     """What is on disk, and the command that goes on."""
     plain = "Interrupted; nothing was written: run the same command again"
     left = str(error) if isinstance(error, Interrupted) else plain
-    print(f"metastable: {left} (metastable {shlex.join(given)}).", file=sys.stderr)
-    return 130
+    say(f"metastable: {left} (metastable {shlex.join(given)}).")
+    return exit_code()
 
 
 def _complain(error: BaseException) -> int:
     """One sentence on stderr, and the exit code."""
-    code, text = 70, ""
-    if isinstance(error, InputError):
-        code, text = 2, str(error)
-    elif isinstance(error, BrokenPipeError):  # the reader is gone: Python must not complain about it either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    code, text = 2, _refusal(error)
+    if isinstance(error, OSError):
+        with suppress(OSError):
+            flushed()  # or Python complains at the end about what it could not write
+    if isinstance(error, BrokenPipeError):
         return 141
-    elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        code, text = 2, "This run does not fit in memory; lower n, runs or save."
-    else:
-        first = (str(error).splitlines() or [""])[0]
-        text = (
-            f"Something went wrong inside metastable ({type(error).__name__}: {first}); please report it with the "
-            "output of the same command and --traceback."
+    if text is None:
+        known = error.__cause__ if isinstance(error, Misuse) and error.__cause__ is not None else error
+        first = (str(known).splitlines() or [""])[0]
+        code, text = (
+            70,
+            (
+                f"Something went wrong inside metastable ({type(known).__name__}: {first}); please report it with the "
+                "output of the same command and --traceback."
+            ),
         )
-    print(f"metastable: {text}", file=sys.stderr)
+    say(f"metastable: {text}")
     return code
+
+
+def _refusal(error: BaseException) -> str | None:
+    """The sentence for what a user or the machine is the cause of; None for a fault of metastable itself."""
+    if isinstance(error, InputError):
+        return None if isinstance(error, Misuse) else str(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return "This run does not fit in memory; lower n, runs or save."
+    if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT, errno.EBADF, errno.EPIPE):
+        where = f" ({str(error.filename)[:80]!r})" if error.filename is not None else ""
+        return f"The system refuses: {error.strerror}{where}; choose another file or folder, or free what is short."
+    if isinstance(error, RuntimeError) and "initialize backend" in str(error):
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        return f"JAX cannot start on JAX_PLATFORMS={asked!r}; unset it, or set it to cpu."
+    return None

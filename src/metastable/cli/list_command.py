@@ -14,11 +14,12 @@ from metastable.errors import unknown
 
 # kind -> (module, table, what the names are for). Add a kind: a line here.
 KINDS: dict[str, tuple[str, str, str]] = {
-    "geometries": ("equation.geometry", "GEOMETRIES", "--geometry"),
+    "geometries": ("equation.geometry", "GEOMETRIES", "--geometry, and mix-ln(2); normalisation schemes among them"),
     "normalisations": ("equation.normalise", "NORMALISATIONS", "--normalise"),
     "masks": ("equation.masks", "MASKS", "--mask, and window(8), window(8, causal); several with ; between, by layer"),
     "scores": ("equation.scores", "SCORES", "--score, and capped(50)"),
     "positions": ("equation.positions", "POSITIONS", "--position"),
+    "noises": ("equation.noises", "NOISES", "--noise-kind"),
     "methods": ("solve.methods", "METHODS", "--method"),
     "engines": ("engines", "ENGINES", "--engine"),
     "families": ("equation.matrices", "FAMILIES", "--Q, --K, --V"),
@@ -33,7 +34,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     ),
     "models": ("models.zoo", "MODELS", "model NAME; any folder or hub name besides"),
 }
-PARTS = ("geometries", "normalisations", "masks", "scores", "positions", "methods", "engines")
+PARTS = ("geometries", "normalisations", "masks", "scores", "positions", "noises", "methods", "engines")
 
 
 def listing(

@@ -113,7 +113,7 @@ def _of_study(folder: Path, flags: dict[str, Any], taken: tuple[str, ...]) -> bo
 
 
 def _sweep_picture(folder: Path, partial: bool, chosen: SweepPlot) -> "Figure":
-    from metastable.sweep.sweep_results import read_table
+    from metastable.sweeps.sweep_results import read_table
 
     return read_table(folder, partial).plot(**chosen.model_dump(exclude_none=True))
 

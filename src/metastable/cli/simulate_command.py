@@ -11,7 +11,7 @@ from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.config.settings import Animate, Plot, Simulate, checked
 from metastable.config.toml_files import Tables, read
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, Misuse, unknown
 from metastable.progress import Progress, progress_bar
 from metastable.solve.methods import METHODS
 
@@ -119,6 +119,8 @@ def _pictures(run: "Trajectory", folder: Path, look: Plot, film: Animate, senten
                 made.append(plots.save_figure(figure, folder / FIGURE))
             if len(run) > 1 and not (folder / FILM).exists():
                 made.append(plots.animate(run, folder / FILM, **_colour(run) | film.model_dump(exclude_none=True)))
+    except Misuse:
+        raise  # a fault of ours, which must not pass for a note
     except InputError as error:
         sentences.append(f"A picture could not be drawn: {error}")
     return made

@@ -12,8 +12,8 @@ from metastable.config.sweep_tables import SweepFlags
 from metastable.progress import progress_bar
 
 if TYPE_CHECKING:
-    from metastable.sweep.sweep_driver import Estimate, SweepReport
-    from metastable.sweep.sweep_folder import SweepStatus
+    from metastable.sweeps.sweep_driver import Estimate, SweepReport
+    from metastable.sweeps.sweep_folder import SweepStatus
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False, group="Output")]
 Folder = Annotated[Path | None, Parameter(metavar="DIR", show_default=False, group="Output")]
@@ -49,7 +49,7 @@ def sweep(
     json
         print one JSON object and nothing else
     """
-    from metastable import sweep as sweeps
+    from metastable import sweeps
 
     if status is not None:
         found = sweeps.sweep_status(status)

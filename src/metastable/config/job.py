@@ -1,6 +1,5 @@
 """From settings to a run that can start: tokens, weights, dynamics, plan, and the recipe to make it again."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from metastable.equation import geometry, positions
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.errors import InputError
+from metastable.solve.memory import check_size
 from metastable.solve.plan import Plan, make_plan
 from metastable.solve.simulate import together
 from metastable.solve.stopping import Until, stop_rule
@@ -70,6 +70,7 @@ def make_parts(settings: Simulate) -> tuple[Dynamics, np.ndarray]:
         raise InputError(f"d must be a whole number >= 1, not {settings.d}.")
     if not 0 <= settings.seed < 2**63:
         raise InputError(f"seed must be a whole number from 0 to 2^63 - 1, not {settings.seed}.")
+    check_size(1, 1, 1, settings.d or 1, settings.heads or 1)  # before as many matrices are drawn
     found = _tokens_given(settings)
     own = _matrices(settings, None)
     d = _dimension(settings, found, own)
@@ -77,7 +78,7 @@ def make_parts(settings: Simulate) -> tuple[Dynamics, np.ndarray]:
     if found is not None and (n, d) != found.shape[-2:]:
         name, given, held = ("n", n, found.shape[-2]) if n != found.shape[-2] else ("d", d, found.shape[-1])
         raise InputError(f"{name} = {given}, but the file of tokens has {name} = {held}; leave out {name}.")
-    _check_memory(settings, n, d)
+    check_size(_saves(settings), settings.runs or 1, n, d, settings.heads or 1)
     dynamics = _dynamics(settings, own | _matrices(settings, d), n, d)
     return dynamics, found if found is not None else make_cloud(settings, n, d)(settings.seed)
 
@@ -120,23 +121,13 @@ def triple(
     return found, initial.cube(40 if n is None else n, size, seed=seed) if tokens is None else tokens
 
 
-def _check_memory(settings: Simulate, n: int, d: int) -> None:
-    saves = settings.save if isinstance(settings.save, int) else len(settings.save)
-    needed = 8.0 * max(saves, 1) * max(n, 1) * max(d, 1) * max(settings.runs or 1, 1)
-    try:
-        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):  # not known here: leave it to the system
-        return
-    if needed > memory:
-        raise InputError(
-            f"{saves} saves of n = {n} tokens in dimension d = {d} take {needed / 2**30:.3g} GB, more than this "
-            f"machine has ({memory / 2**30:.3g} GB); lower save, n or runs."
-        )
+def _saves(settings: Simulate) -> int:
+    return settings.save if isinstance(settings.save, int) else len(settings.save)
 
 
 def _usual_cloud(name: str) -> str:
     """Where tokens start unless something else is asked for."""
-    return "sphere" if geometry.resolve(name).fixed_norm else "cube"
+    return "sphere" if geometry.resolve(name).angular else "cube"
 
 
 def make_cloud(settings: Simulate, n: int, d: int) -> Callable[[int], np.ndarray]:
@@ -166,6 +157,7 @@ def _dynamics(settings: Simulate, found: dict[str, np.ndarray | None], n: int, d
         score=settings.score,
         position=_position(settings.position, weights, n, d),
         noise=settings.noise,
+        noise_kind=settings.noise_kind,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, Misuse, unknown
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _CALL = re.compile(rf"\s*(?:({NUMBER})\s*\*\s*)?([A-Za-z][\w-]*)\s*(?:\((.*)\))?\s*")
@@ -92,6 +92,12 @@ def bound(
             raise InputError(f"{named.name!r} is one cloud and no ensemble; leave out runs.")
 
     def filled(**more: Any) -> Any:
+        try:
+            return _called(more)
+        except Misuse as error:  # by the options that a user wrote: there is nothing else in it
+            raise InputError(str(error)) from error
+
+    def _called(more: dict[str, Any]) -> Any:
         return function(**{name: v for name, v in {**given, **more, **named.options}.items() if name in takes})
 
     return filled

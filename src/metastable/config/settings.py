@@ -100,7 +100,12 @@ class Simulate(Table):
     heads: Whole | None = setting("Weights", "number of heads, each drawn anew and summed [1]")
 
     beta: Number = setting("Equation", "inverse temperature", 1.0)
-    geometry: str = setting("Equation", "where tokens live", "sphere", "equation.geometry:GEOMETRIES")
+    geometry: str = setting(
+        "Equation",
+        "where tokens live and their norms are taken; also mix-ln(2)",
+        "sphere",
+        "equation.geometry:GEOMETRIES",
+    )
     mask: str = setting(
         "Equation", "who sees whom; also window(8), window(8, causal); with ; by layer", "full", "equation.masks:MASKS"
     )
@@ -108,6 +113,7 @@ class Simulate(Table):
     score: str = setting("Equation", "scores of pairs; also capped(50)", "dot", "equation.scores:SCORES")
     position: str | None = setting("Equation", "positions in the scores [none]", table="equation.positions:POSITIONS")
     noise: Number = setting("Equation", "strength of isotropic noise (method euler)", 0.0)
+    noise_kind: str = setting("Equation", "whose noise", "independent", "equation.noises:NOISES")
 
     t: Number = setting("Time", "horizon", 15.0)
     dt: Number | None = setting("Time", "step of fixed methods [0.1; 1 for layers]")

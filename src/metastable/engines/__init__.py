@@ -10,7 +10,7 @@
 | `chart-kernels` | the rescaled flow in its chart, by vector kernels                                               |
 
 Sums alone, without a run: `attend`, `exact`, `spectral`, `velocity_field`. Kernels are compiled when first used and
-kept beside the package. Add an engine: one object that answers `interface.Engine`, and one entry in ENGINES.
+kept in the user's cache folder. Add an engine: one object that answers `interface.Engine`, and one entry in ENGINES.
 
 >>> import numpy as np
 >>> from metastable import engines
@@ -19,6 +19,7 @@ kept beside the package. Add an engine: one object that answers `interface.Engin
 [1.0, 1.0, 1.0]
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from metastable.engines.exact.sums import Sums, exact
 from metastable.engines.interface import Engine
 from metastable.engines.lanes.lanes_engine import Lanes
 from metastable.engines.simd.exponential import vexp
-from metastable.engines.simd.vectors import SOURCES
+from metastable.engines.simd.vectors import SOURCES, kernel_home
 from metastable.engines.spectral.expansion import Expanded, spectral
 from metastable.errors import InputError, unknown
 from metastable.solve.plan import Plan
@@ -83,13 +84,14 @@ def choose(plan: Plan) -> Choice:
 
 
 def _drop_stale_kernels() -> None:
-    """Delete the kernels that other versions of the sources have left beside the package."""
-    for kept in Path(__file__).parent.rglob("*.nb[ci]"):
-        if SOURCES not in kept.name:
-            try:
-                kept.unlink()
-            except OSError:  # gone already, or not ours to delete
-                continue
+    """Delete the kernels that other versions of these sources have left, in the cache or (0.1) beside the package."""
+    home = kernel_home()
+    for place in [Path(__file__).parent, *([] if home is None else [home])]:
+        for kept in place.rglob("*.nb[ci]"):
+            named = not kept.parent.name.startswith("models_")  # kernels there have no sources in their names
+            if named and SOURCES not in kept.name:
+                with suppress(OSError):  # gone already, or not ours to delete
+                    kept.unlink()
 
 
 _drop_stale_kernels()

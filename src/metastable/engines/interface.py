@@ -39,7 +39,8 @@ class Saved:
 
     ``x`` (m, B, n, d) tokens; ``reached`` (B,) the time to which each run came; ``exhausted`` (B,) whether an adaptive
     method ran out of steps; ``extra`` further arrays (m, B, ...) that belong to the run, such as its chart;
-    ``compared`` coordinates (m, B, n, d) by which copies of a run are compared, where x itself is not the best.
+    ``compared`` coordinates (m, B, n, d) by which copies of a run are compared, where x itself is not the best; x need
+    not hold copies then if lengths in both are the same (orthogonal coordinates).
     """
 
     x: np.ndarray

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Array, Scores, Tokens, is_traced, jnp, register
+from metastable.backend import Array, Scores, Tokens, is_traced, jnp, refuse_fork, register
 from metastable.equation import geometry as geometries
-from metastable.equation import masks, normalise, positions, scores
+from metastable.equation import masks, noises, normalise, positions, scores
 from metastable.equation.attention import matrix
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.blocks import Block
@@ -52,13 +52,16 @@ class Dynamics:
     normalise : {"softmax", "unnormalised", "hardmax", "sinkhorn"}, Normalisation or function
     mask : {"full", "causal", "window(w)", "window(w, causal)"}, Mask, function or boolean array (n, n)
         Several names with ";" between are the masks of layers, in turn.
-    geometry : {"sphere", "euclidean", "rescaled"} or Geometry
+    geometry : {"sphere", "euclidean", "rescaled", "pre-ln", "peri-ln", "mix-ln", "ngpt", "depth-scaled"} or Geometry
+        Where tokens live and where their norms are taken.
     score : {"dot", "distance", "bounded", "capped(c)"}, Score or function
     position : {"alibi", "rotary"}, Bias, Relative, Alibi or Rotary, optional
     block : Block, optional
         MLP or experts, norms, their order, and residual strength.
     noise : float
         Strength sigma of isotropic tangent noise, sigma dW.
+    noise_kind : {"independent", "common"}, Noise or function
+        Whether every token has noise of its own, or one noise moves all.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class Dynamics:
     position: Any = None
     block: Block | None = None
     noise: Any = 0.0
+    noise_kind: Any = noises.INDEPENDENT
 
     def __post_init__(self) -> None:
         w = self.weights
@@ -88,6 +92,7 @@ class Dynamics:
         parts = {
             "beta": _number("beta", self.beta, -np.inf),
             "noise": _without_trace(_number("noise", self.noise, 0.0)),
+            "noise_kind": noises.resolve(self.noise_kind),
             "normalise": normalise.resolve(self.normalise),
             "mask": masks.resolve(self.mask),
             "geometry": geometries.resolve(self.geometry),
@@ -120,10 +125,12 @@ class Dynamics:
     def time_dependent(self) -> bool:
         """Whether some part changes with time."""
         parts = (self.weights, self.block, self.position)
-        return self.mask.by_time is not None or any(varies(part) for part in parts if is_dataclass(part))
+        by_time = self.mask.by_time is not None or self.geometry.by_time
+        return by_time or any(varies(part) for part in parts if is_dataclass(part))
 
     def at(self, t: Array | float) -> "Dynamics":
         """The dynamics at time t, with every function of time evaluated."""
+        refuse_fork()
         copy = object.__new__(Dynamics)  # the parts were checked when first built
         for name, part in vars(self).items():
             now = resolve_time(part, t) if is_dataclass(part) and name in ("weights", "block", "position") else part
@@ -133,7 +140,8 @@ class Dynamics:
 
     def attention(self, t: Array | float, x: Tokens) -> Scores:
         """A^h_ij at time t, (..., h, n, n): eq. (2)."""
-        x = jnp.asarray(x)
+        refuse_fork()
+        x = self.geometry.input(t, jnp.asarray(x))
         y = self.geometry.lift(self.weights, t, x)
         now = self.at(t)
         return matrix(now, now.weights, y if now.block is None else now.block.seen_by_attention(y))
@@ -156,11 +164,19 @@ class Dynamics:
             assert now.block is not None
             out: Tokens = now.block.layer(self._attend(now, t, mix), x)
         else:
-            out = self.geometry.retract(x + dt * self.pull(t, x, mix))
+            moved = x + dt * self.pull(t, x, mix)
+            out = self.geometry.retract(moved) if self.geometry.layered is None else self.geometry.layered(t, moved)
         return out
 
     def _attend(self, now: "Dynamics", t: Array | float, mix: Mix) -> Callable[[Tokens], Tokens]:
-        return lambda x: mix(now, now.weights, self.geometry.lift(self.weights, t, x), x)
+        space = self.geometry
+
+        def attend(x: Tokens) -> Tokens:
+            seen = space.input(t, x)
+            found = mix(now, now.weights, space.lift(self.weights, t, seen), seen)
+            return found if space.gained is None else space.gained(t, found)
+
+        return attend
 
 
 def _number(name: str, value: Any, least: float) -> Any:
@@ -191,7 +207,12 @@ def _refuse_nonsense(dyn: Dynamics) -> None:
         why = _against_rescaling(dyn)
         if why:
             raise InputError(f"geometry='rescaled' needs {why}; use geometry='euclidean' instead.")
-    flat = not dyn.geometry.rescales and not dyn.geometry.fixed_norm
+    if dyn.block is not None and (dyn.geometry.seen is not None or dyn.geometry.gained is not None):
+        raise InputError(
+            f"geometry={dyn.geometry.name!r} is a normalisation scheme of attention alone; with a block write "
+            "its norms into the Block, and use geometry='euclidean'."
+        )
+    flat = not dyn.geometry.rescales and not dyn.geometry.angular
     if dyn.block is not None and dyn.block.has_norms and not flat:
         raise InputError(
             f"A block with norms needs geometry='euclidean', not {dyn.geometry.name!r}: "

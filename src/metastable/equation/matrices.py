@@ -3,6 +3,7 @@
 Add a family: a function ``(d, seed) -> (d, d)`` and a line in FAMILIES.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -162,13 +163,24 @@ def from_file(path: str | Path) -> np.ndarray:
     if path.suffix not in (".npy", ".csv"):
         raise InputError(f"{path.name} is neither .npy nor .csv; save the array as one of them.")
     try:
-        if path.suffix == ".npy":
-            array = np.load(path, allow_pickle=False)
-        else:
-            array = np.loadtxt(path, delimiter=",", ndmin=2)
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
-            raise ValueError(f"it holds {getattr(array, 'dtype', type(array))} data")
-    except (OSError, ValueError, EOFError, UnicodeDecodeError, MemoryError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        array = read_npy(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=2)
+        if array.dtype.kind not in "fiu":
+            raise ValueError(f"it holds {array.dtype} data")
+        return array.astype(np.float64)
+    except Exception as error:  # NumPy has many ways to say that a header is broken
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise InputError(f"Cannot read numbers from {path.name}: {reason}.") from error
-    return array.astype(np.float64)
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array in a .npy file; nothing is unpickled, and no more memory is asked for than the file has bytes."""
+    with path.open("rb") as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+        held = path.stat().st_size - file.tell()
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize > held:
+        raise ValueError(f"it is too short for shape {shape}")
+    return np.asarray(np.load(path, allow_pickle=False))

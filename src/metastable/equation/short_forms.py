@@ -59,8 +59,13 @@ def dynamics_line(dyn: Any) -> str:
     words += [f"score {dyn.score}"] if not dyn.score.is_dot else []
     words += [f"position {type(dyn.position).__name__}"] if dyn.position is not None else []
     words += ["block"] if dyn.block is not None else []
-    words += [f"noise = {number_words(dyn.noise)}"] if dyn.noisy else []
+    words += [_noise_words(dyn)] if dyn.noisy else []
     return f"{', '.join(words)}; {weights_line(dyn.weights)}"
+
+
+def _noise_words(dyn: Any) -> str:
+    kind = "" if dyn.noise_kind.independent else f" {dyn.noise_kind}"
+    return f"noise = {number_words(dyn.noise)}{kind}"
 
 
 def dynamics_card(dyn: Any) -> str:
@@ -73,7 +78,7 @@ def dynamics_card(dyn: Any) -> str:
         ("mask", str(dyn.mask)),
         ("beta", number_words(dyn.beta)),
         *([("position", type(dyn.position).__name__)] if dyn.position is not None else []),
-        *([("noise", number_words(dyn.noise))] if dyn.noisy else []),
+        *([("noise", _noise_words(dyn).removeprefix("noise = "))] if dyn.noisy else []),
         ("weights", weights_line(dyn.weights)),
     ]
     return card("Dynamics", facts, _mask_picture(dyn.mask))

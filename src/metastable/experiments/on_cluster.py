@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from metastable.experiments.workers import Result, Task, finished_task, run_task, summary
 from metastable.progress import Progress, Report
-from metastable.sweep.choose_executor import make_executor
+from metastable.sweeps.choose_executor import make_executor
 
 _TRIES = 2  # of an experiment whose worker dies
 

@@ -3,7 +3,8 @@
     parts/         checkpoints of an unfinished run; removed at the end
     data.npz       what `run` returned
     verdicts.json  what `judge` returned
-    NAME.svg/.mp4  what `draw` and `films` returned; NAME.json the texts of a figure that is a table
+    NAME.svg/.mp4  what `draw` and `films` returned; NAME.json the texts of a figure that is a table; NAME.html the
+                   film's run in the player
     preview.png    a small picture of the finding's figure, or of the first
 
 besides the files of every record (`metastable.store.folder`); provenance.json holds the experiment's name, settings and
@@ -20,6 +21,7 @@ from typing import Any
 
 from metastable.errors import unknown
 from metastable.experiments.base import Data, Experiment, Work, self_check
+from metastable.explorer.offline_page import export
 from metastable.plots import animate, save_cells, save_figure, save_preview
 from metastable.provenance import stamp
 from metastable.report.experiment_record import PREVIEW, Record, read
@@ -79,8 +81,8 @@ def _steps(experiment: Experiment, folder: Path, params: Any, report: Share) -> 
         "seconds": round(time.perf_counter() - started, 2),
         "made": stamp(),
     }
+    remove(folder / "parts")  # before the end: a process that is killed in between needs it no more
     finish(folder, "experiment", facts)
-    remove(folder / "parts")
 
 
 # --- steps --------------------------------------------------------------------------------------------------------
@@ -111,7 +113,9 @@ def _pictures(
         file = f"{_slug(name)}.mp4"
         options: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else {"tokens": shown}
         caption = options.pop("caption", "") or caption_of(params)
-        animate(options.pop("tokens"), folder / file, **{**FILM, **options})
+        tokens = options.pop("tokens")
+        animate(tokens, folder / file, **{**FILM, **options})
+        export(tokens, folder / f"{_slug(name)}.html", title=name, play=False)
         films.append([file, name, caption])
     return figures, films
 

@@ -27,7 +27,7 @@ from metastable.experiments.run_one import run_into
 from metastable.progress import Progress, Report
 from metastable.report.experiment_record import Record, read
 from metastable.store.folder import DONE, note_crash, reopen
-from metastable.sweep.worker_pool import follow_parent, shared_cores
+from metastable.sweeps.worker_pool import follow_parent, shared_cores
 from metastable.theory.verdicts import STATUSES
 
 _TRIES = 2  # of an experiment whose worker dies

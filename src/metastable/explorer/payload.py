@@ -55,7 +55,7 @@ def pack(
     limit : array (m, 2, d), optional
         Segments of the predicted limit set, in the tokens' own coordinates.
     extra : mapping
-        More arrays and plain values to send along.
+        More arrays and plain values to send along; ``colour`` and ``first`` set how the player begins.
     brief : bool
         Tokens alone, without clusters and attention: several times quicker, for a first picture while one steers.
     """

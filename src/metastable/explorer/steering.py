@@ -14,6 +14,8 @@ import numpy as np
 
 from metastable.config import matrix_specs
 from metastable.config.settings import Simulate, checked
+from metastable.equation.geometry import GEOMETRIES
+from metastable.equation.noises import NOISES
 from metastable.errors import InputError, unknown
 from metastable.solve.methods import METHODS
 
@@ -23,7 +25,7 @@ Moved = dict[int, list[float]]
 DEFAULTS: State = {
     "n": 64, "d": 3, "beta": 9.0, "mask": "full", "normalise": "softmax", "geometry": "sphere", "score": "dot",
     "V": "identity", "Q": "identity", "K": "identity", "heads": 1, "position": "none", "initial": "usual", "noise": 0.0,
-    "seed": 0, "t": 15.0, "dt": 0.1, "method": "rk4", "moved": "",
+    "noise_kind": "independent", "seed": 0, "t": 15.0, "dt": 0.1, "method": "rk4", "moved": "",
 }  # fmt: skip
 WHOLE = ("n", "d", "heads", "seed")
 NUMBERS = ("beta", "noise", "t", "dt")
@@ -63,11 +65,12 @@ CONTROLS: tuple[Control, ...] = (
     Control("score", "score", "Attention", "what makes two tokens similar", options=("dot", "distance", "bounded")),
     Control("position", "positions", "Attention", "positions in the scores", options=("none", "alibi", "rotary")),
     Control("heads", "heads h", "Attention", "number of heads, summed", 1, 8, 1),
-    Control("geometry", "geometry", "Motion", "where tokens live", options=("sphere", "euclidean", "rescaled")),
+    Control("geometry", "geometry", "Motion", "where tokens live; where norms are taken", options=tuple(GEOMETRIES)),
     Control("method", "method", "Motion", "how time is stepped", options=tuple(METHODS)),
     Control("t", "horizon t", "Motion", "time to which the run goes", 0.5, 500.0, 0.005, log=True),
     Control("dt", "step dt", "Motion", "step of the fixed methods", 0.005, 1.0, 0.005, log=True),
     Control("noise", "noise σ", "Motion", "strength of isotropic noise (steps by euler)", 0.0, 1.0, 0.01),
+    Control("noise_kind", "whose noise", "Motion", "one for every token, or one for all", options=tuple(NOISES)),
 )  # fmt: skip
 MATRICES = {"identity": "identity", "minus": "-1", "eigenvalues": "", "goe": "goe", "ginibre": "ginibre",
             "orthogonal": "orthogonal", "psd": "psd", "perron": "perron"}  # fmt: skip

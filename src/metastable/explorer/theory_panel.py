@@ -79,6 +79,8 @@ def _outside(dynamics: Dynamics | None) -> str:
         return "No theorem applies: the theory is for scores <Qx, Ky> without positions."
     if float(np.max(np.asarray(dynamics.noise))) > 0:
         return "No theorem applies: the tokens are moved by noise too."
+    if dynamics.geometry.seen is not None or dynamics.geometry.gained is not None:
+        return "No theorem applies: this normalisation scheme is not the papers' sphere."
     if dynamics.normalise != SOFTMAX:
         return "No theorem applies: the papers' attention is softmax."
     return ""

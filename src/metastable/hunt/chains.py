@@ -12,7 +12,7 @@ from metastable.errors import InputError
 from metastable.hunt.rounds import Round, run_rounds
 from metastable.hunt.rules import Rules
 from metastable.progress import Progress, Report, silent
-from metastable.sweep.choose_executor import make_executor
+from metastable.sweeps.choose_executor import make_executor
 
 STRIDE = 1_000_003  # between the seeds of chains; rounds and instances count from them
 _TRIES = 3  # of a chain whose worker dies; its finished rounds are not run again

@@ -31,20 +31,24 @@ def silhouette(distance: np.ndarray, labels: np.ndarray) -> float:
     >>> round(silhouette(far, np.array([0, 0, 1])), 3)
     0.6
     """
-    groups = np.unique(labels)
-    if len(groups) < 2:
-        return 0.0
-    member = labels[None, :] == groups[:, None]  # (groups, m)
-    sizes = member.sum(axis=1)
-    total = distance @ member.T  # (m, groups): distance of each item to each group
-    own = np.searchsorted(groups, labels)
-    items = np.arange(len(labels))
-    inside = total[items, own] / np.maximum(sizes[own] - 1, 1)
-    mean = total / sizes
-    mean[items, own] = np.inf
-    outside = mean.min(axis=1)
-    score = (outside - inside) / np.maximum(np.maximum(outside, inside), 1e-300)
-    return float(np.where(sizes[own] > 1, score, 0.0).mean())
+    return float(silhouettes(distance, labels[None])[0])
+
+
+def silhouettes(distance: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Mean silhouettes (k,) of groupings (k, m) of the same items, 0 for one with a single group."""
+    groups, at = np.unique(labels, return_inverse=True)
+    own = at.reshape(labels.shape)[..., None]  # (k, m, 1)
+    member = own == np.arange(len(groups))  # (k, m, groups)
+    sizes = member.sum(axis=1, keepdims=True)  # (k, 1, groups)
+    total = distance @ member.astype(distance.dtype)  # (k, m, groups): distance of each item to each group
+    size = np.take_along_axis(np.broadcast_to(sizes, total.shape), own, axis=2)[..., 0]  # (k, m)
+    inside = np.take_along_axis(total, own, axis=2)[..., 0] / np.maximum(size - 1, 1)
+    mean = np.where((sizes > 0) & ~member, total / np.maximum(sizes, 1), np.inf)
+    outside = mean.min(axis=2)
+    with np.errstate(invalid="ignore"):  # a single group has nothing outside
+        score = (outside - inside) / np.maximum(np.maximum(outside, inside), 1e-300)
+    counted = (size > 1) & np.isfinite(outside)
+    return np.asarray(np.where(counted, score, 0.0).mean(axis=1))
 
 
 def wasserstein(a: np.ndarray, b: np.ndarray) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.matrices import read_npy
 from metastable.errors import InputError
 from metastable.models.array_model import ArrayModel, array_model, as_array
 from metastable.models.lens_model import cached_states, is_cache
@@ -31,11 +32,13 @@ def as_model(states: Any, attention: Any = None, tokens: Any = None, name: str =
 def _read(path: Path) -> Any:
     """A .npy file as an array, an .npz file as a mapping; nothing is unpickled."""
     try:
+        if path.suffix == ".npy":
+            return read_npy(path)
         found = np.load(path, allow_pickle=False)
         return found if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
     except FileNotFoundError as error:
         raise InputError(f"There is no file {str(path)!r}.") from error
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # NumPy has many ways to say that a header is broken
         raise InputError(f"{str(path)!r} cannot be read as a .npy or .npz file of numbers.") from error
 
 

@@ -10,8 +10,9 @@ _PLAIN = ("_attn_implementation", "_experts_implementation")  # fused kernels sh
 @contextmanager
 def as_measured(whole: Any) -> Iterator[None]:
     """Plain attention and experts, evaluation mode, and one ALiBi in Falcon, inside."""
-    trained = [module for module in whole.modules() if module.training]
-    configs = {id(module.config): module.config for module in whole.modules() if hasattr(module, "config")}.values()
+    modules = list(whole.modules())
+    trained = [module for module in modules if module.training]
+    configs = {id(c): c for module in modules if (c := vars(module).get("config")) is not None}.values()
     before = [(config, name, getattr(config, name)) for config in configs for name in _PLAIN if hasattr(config, name)]
     with ExitStack() as undo:
         undo.callback(_set, before, trained)
@@ -19,7 +20,7 @@ def as_measured(whole: Any) -> Iterator[None]:
             setattr(config, name, "eager")
         for module in trained:
             module.training = False
-        for module in whole.modules():
+        for module in modules:
             if _counts_twice(module):
                 undo.callback(module.register_forward_pre_hook(_without_alibi, with_kwargs=True).remove)
         yield

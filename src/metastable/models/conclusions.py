@@ -207,7 +207,7 @@ def _theory(study: Study, n: dict[str, Any]) -> Finding:
     if n["step_error"] is not None:
         small = "less" if n["step_error"] < _STEP else "more"
         said.append(
-            f"On the sphere, layers and their ODE part by up to {two(n['step_error'])} (Gram distance), {small} than "
+            f"On the sphere, layers and their ODE differ by up to {two(n['step_error'])} (Gram distance), {small} than "
             f"the {_STEP:g} up to which a layer counts as a small step."
         )
     rule = (

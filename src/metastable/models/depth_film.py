@@ -1,4 +1,7 @@
-"""Depth as a film: histograms of cosines over all texts, and one text's tokens in the plane, state by state."""
+"""Depth as a film: histograms of cosines over all texts, and one text's tokens in the plane, state by state.
+
+The player shows the same tokens in space, to be turned and stopped by hand.
+"""
 
 import os
 from collections.abc import Iterator
@@ -16,6 +19,7 @@ from metastable.models.study_record import Study
 from metastable.plots.encoder import write_film
 from metastable.plots.paint import Bytes
 from metastable.plots.style import FAINT, PALETTE, RED, SOFT, new_figure, paper
+from metastable.trajectory import Trajectory
 
 if TYPE_CHECKING:
     import xarray
@@ -38,6 +42,27 @@ def film(study: Study, path: str | os.PathLike[str]) -> Path:
     return write_film(path, _frames(study), SIZE, FPS)
 
 
+def player(study: Study, path: str | os.PathLike[str]) -> Path:
+    """Write the tokens of the first text as a page that plays them through depth, beside their mean direction.
+
+    Tokens are coloured by their position, the first one red. Clusters are not: what is close in three directions of
+    many need not be close.
+
+    Examples
+    --------
+    >>> from metastable.models.study import read
+    >>> player(read("out/minilm"), "depth.html")  # doctest: +SKIP
+    """
+    place = np.nan_to_num(study.cloud["place"].sel(kind="centred").values)  # (state, token, 3)
+    made = {"method": "layers", "discrete": True, "dt": 1.0}
+    run = Trajectory(study.cloud.layer.values.astype(float), place, None, provenance=made)
+    share = float(study.cloud.get("seen_in_space", study.cloud["seen"]).sel(kind="centred").mean())
+    title = f"{study.settings.model}: tokens beside their mean direction; three principal directions ({share:.0%} seen)"
+    names = [str(word) for word in study.cloud.word.values]
+    look = {"colour": "position", "first": True}
+    return run.export(path, title=title, names=names, play=False, brief=True, extra=look)
+
+
 def _frames(study: Study) -> Iterator[Bytes]:
     """Every frame as flat bytes."""
     with paper():
@@ -56,7 +81,7 @@ class _Stage:
     """The picture with its moving parts: two histograms, two clouds, and the number of the state."""
 
     def __init__(self, study: Study) -> None:
-        self.cloud, self.similarity = study.cloud, study.similarity
+        self.cloud, self.similarity = study.cloud.isel(axis=slice(2)), study.similarity
         self.depth = study.model["depth"]
         self.figure = figure = new_figure(INCHES, INCHES * SIZE[1] / SIZE[0])
         figure.set_dpi(SIZE[0] / INCHES)

@@ -15,13 +15,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 from metastable.equation import masks
-from metastable.models.agreement import adjusted_rand, silhouette
+from metastable.models.agreement import adjusted_rand, silhouettes
 from metastable.models.layer_similarity import ratio
-from metastable.models.reductions import map_moments, received
+from metastable.models.reductions import after_merges, map_moments, received
 from metastable.models.stream import Text
 
 if TYPE_CHECKING:
@@ -193,9 +193,10 @@ def _halves(filled: np.ndarray, seed: int, most: int = 10) -> list[np.ndarray]:
 
 def cut(correlations: np.ndarray, k: int) -> np.ndarray:
     """k groups of heads by average linkage on 1 - correlation, numbered in the order of their first head."""
+    heads = len(correlations)
     if k <= 1:
-        return np.zeros(len(correlations), dtype=int)
-    return _in_order(fcluster(_tree(_distance(correlations)), k, "maxclust"))
+        return np.zeros(heads, dtype=int)
+    return _in_order(_cuts(_distance(correlations))[heads - k])
 
 
 def grouped(correlations: np.ndarray) -> tuple[np.ndarray, float]:
@@ -207,15 +208,15 @@ def grouped(correlations: np.ndarray) -> tuple[np.ndarray, float]:
     if heads < 3:
         return np.zeros(heads, dtype=int), float("nan")
     distance = _distance(correlations)
-    tree = _tree(distance)
-    options = [fcluster(tree, k, "maxclust") for k in range(2, heads)]
-    scores = [silhouette(distance, labels) for labels in options]
+    options = _cuts(distance)[-2:0:-1]  # 2 to h - 1 groups
+    scores = silhouettes(distance, options)
     best = int(np.argmax(scores))
-    return _in_order(options[best]), scores[best]
+    return _in_order(options[best]), float(scores[best])
 
 
-def _tree(distance: np.ndarray) -> np.ndarray:
-    return np.asarray(linkage(squareform(distance, checks=False), "average"))
+def _cuts(distance: np.ndarray) -> np.ndarray:
+    """Groups (h, h) after 0, 1, ..., h - 1 merges of average linkage; a group has the number of its last merge."""
+    return np.asarray(after_merges(linkage(squareform(distance, checks=False), "average")[:, :2].astype(np.int64)))
 
 
 def _in_order(raw: np.ndarray) -> np.ndarray:

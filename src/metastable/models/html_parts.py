@@ -97,14 +97,14 @@ def _figure(path: Path, name: str, caption: str, media: Media) -> str:
     )
 
 
-def film(path: Path, caption: str, media: Media) -> str:
-    """A film with controls; it does not play by itself."""
+def film(path: Path, caption: str, media: Media, more: str = "") -> str:
+    """A film with controls, which does not play by itself; ``more`` is HTML that is added to its caption."""
     if not path.exists():
         return ""
     return (
         f'<figure class="film"><video controls muted playsinline loop preload="metadata" width="460" '
         f'aria-label="{escaped(caption)}" src="{media.address(path, "video/mp4")}"></video>'
-        f"<figcaption>{escaped(caption)}</figcaption></figure>\n"
+        f"<figcaption>{escaped(caption)}{f'<p>{more}</p>' if more else ''}</figcaption></figure>\n"
     )
 
 

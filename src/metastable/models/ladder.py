@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metastable.backend import Array
 from metastable.equation.dynamics import Dynamics
 from metastable.models.baselines import baselines
 from metastable.models.common_texts import Source, given
@@ -173,25 +172,26 @@ class _Seen:
         self.kept: dict[str, list[np.ndarray]] = {}
         self.cosines: list[np.ndarray] = []
 
-    def layer(self, number: int, tokens: Mapping[str, Array]) -> None:
+    def layer(self, number: int, tokens: Mapping[str, np.ndarray]) -> None:
         """All systems after ``number`` layers."""
         H = gram(self.real[number])
         self.cosines.append(H)
-        for name, x in tokens.items():
-            self.rows.setdefault(name, []).append(self._row(number, name, x, H))
-            if self.keep and name.startswith("rung"):
-                self.kept.setdefault(name, []).append(np.asarray(x))
-
-    def _row(self, number: int, name: str, x: Array, H: np.ndarray) -> dict[str, np.ndarray]:
-        if name == _EXACT:
-            assert self.exact is not None
-            return {"relative_error": _relative(np.asarray(x), self.exact[number])}
-        G = gram(x)
-        row = distances(G, H)
-        if name.startswith("rung"):
-            row |= {"rand_index": rand_index(G, H, self.threshold), "mean_cosine": pairs(G).mean(axis=-1)}
-            row |= {"relative_error": _relative(np.asarray(x), self.real[number])}
-        return row
+        names = [name for name in tokens if name != _EXACT]
+        G = gram(np.stack([tokens[name] for name in names]))  # (systems, texts, n, n)
+        found = distances(G, H)
+        rungs = [k for k, name in enumerate(names) if name.startswith("rung")]
+        agreed = dict(zip(rungs, rand_index(G[rungs], H, self.threshold)))
+        for k, name in enumerate(names):
+            row = {key: values[k] for key, values in found.items()}
+            if k in agreed:
+                row |= {"rand_index": agreed[k], "mean_cosine": pairs(G[k]).mean(axis=-1)}
+                row |= {"relative_error": _relative(tokens[name], self.real[number])}
+                if self.keep:
+                    self.kept.setdefault(name, []).append(tokens[name])
+            self.rows.setdefault(name, []).append(row)
+        if self.exact is not None:
+            exact = {"relative_error": _relative(tokens[_EXACT], self.exact[number])}
+            self.rows.setdefault(_EXACT, []).append(exact)
 
 
 def _relative(x: np.ndarray, y: np.ndarray) -> np.ndarray:

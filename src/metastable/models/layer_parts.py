@@ -41,22 +41,41 @@ def network(
     outside : array (..., m, d), optional
         The last states of a decoder's encoder, which its layers look at.
     """
+    if len(blocks) == 1:
+        return one_layer(blocks[0], position_part(positions), masks[0], score_part(blocks[0].cap), with_mlp, outside)
     scales = {block.scale for block in blocks}
     beta = scales.pop() if len(scales) == 1 else 1.0
     caps = {block.cap for block in blocks}
     if len(caps) > 1:
         raise InputError("The layers of this model differ in the cap of their scores; take them one by one.")
-    weights = [network_weights(block, block.scale / beta) for block in blocks]
-    around = [network_block(block, with_mlp, outside) for block in blocks]
-    one = len(blocks) == 1
     return Dynamics(
-        weights[0] if one else stacked(weights),
+        stacked([network_weights(block, block.scale / beta) for block in blocks]),
         beta,
         mask=masks[0] if len(set(masks)) == 1 else by_layer(masks),
         geometry="euclidean",
         score=score_part(caps.pop()),
         position=position_part(positions),
-        block=around[0] if one else stacked(around),
+        block=stacked([network_block(block, with_mlp, outside) for block in blocks]),
+    )
+
+
+def one_layer(
+    block: BlockWeights,
+    position: kinds.Position | None,
+    mask: str,
+    score: scores.Score,
+    with_mlp: bool = True,
+    outside: Any = None,
+) -> Dynamics:
+    """A single layer, its positions and scores given as parts; its numbers may be traced."""
+    return Dynamics(
+        network_weights(block),
+        block.scale,
+        mask=mask,
+        geometry="euclidean",
+        score=score,
+        position=position,
+        block=network_block(block, with_mlp, outside),
     )
 
 

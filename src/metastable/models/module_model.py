@@ -16,6 +16,7 @@ from metastable.models.images import Images, names, patches
 from metastable.models.model import Change, Given, Model, Reading
 from metastable.models.module_tensors import ModuleTensors
 from metastable.models.parts import digest
+from metastable.models.precision import computes_in
 from metastable.models.tokens import Tokenizer
 
 
@@ -51,8 +52,8 @@ class ModuleModel(Model):
 
     @property
     def dtype(self) -> str:
-        """The precision of the weights, such as "float32"."""
-        return str(self.stack.dtype).removeprefix("torch.")
+        """The precision it computes in, such as "float32"."""
+        return computes_in(self.whole, str(self.stack.dtype).removeprefix("torch."))
 
     @property
     def vocabulary(self) -> int | None:
@@ -124,7 +125,7 @@ class ModuleModel(Model):
         """One text through the library, without gradients or dropout, with attention that shows its maps."""
         import torch
 
-        device, dtype = self.stack.device, self.stack.dtype
+        device, dtype = self.stack.device, getattr(torch, self.dtype)
         if self.reads == "tokens":
             inputs = {"input_ids": torch.tensor([list(given)], device=device)}  # (1, n)
         else:

@@ -1,23 +1,25 @@
 """Many systems made of one model's layers, moved together from layer to layer: every layer's weights are read once.
 
 A system is a layer of the model with some of its parts switched off, or its particles on the sphere. A switch is a
-number that the compiled step multiplies by, so that one program serves all systems of one structure, all layers and
-all texts.
+number that the compiled step multiplies by, so that one program serves all systems of one structure, side by side, all
+layers and all texts. Weights enter it as they are stored; gains and lengths are folded in by the program.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from metastable.backend import Array, Tokens, jax, jnp, register
+from metastable.backend import Tokens, jax, jnp, register
 from metastable.equation.blocks import Block, Scale
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.geometry import unit
-from metastable.models.layer_parts import network, norm_part
+from metastable.models.families import BlockWeights
+from metastable.models.layer_parts import norm_part, one_layer, position_part, score_part
 from metastable.models.model import Model
-from metastable.models.sphere_rungs import Length, LongToken, sphere
+from metastable.models.sphere_rungs import Length, LongToken, on_sphere, particle_block
 
 KINDS = ("network", "network without MLP", "network without norms", "sphere", "sphere with MLP")
 
@@ -51,70 +53,140 @@ class System(NamedTuple):
         return self.kind.startswith("sphere")
 
 
+@register
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a model as the compiled step takes it; ``token`` and ``centred`` are its `Length`."""
+
+    block: BlockWeights
+    position: Any
+    mask: str
+    score: Any
+    token: Any
+    centred: Any
+
+
+class _Together(NamedTuple):
+    """Systems of one structure, moved by one call: their names, switches (s, ...) and tokens (s, texts, n, d)."""
+
+    kind: str
+    names: list[str]
+    switches: Switches
+    x: Tokens
+
+    def moved(self, layer: Layer) -> "_Together":
+        return self._replace(x=_step(self.kind, layer, self.switches, self.x))
+
+    def normed(self, norm: Any) -> "_Together":
+        """After a model's final norm; directions have none."""
+        return self if self.kind.startswith("sphere") else self._replace(x=norm(self.x).astype(self.x.dtype))
+
+
 def climb(
     model: Model, systems: Mapping[str, System], depth: int, lengths: Sequence[Length]
-) -> Iterator[dict[str, Array]]:
+) -> Iterator[dict[str, np.ndarray]]:
     """The tokens (texts, n, d) of every system after layers 0 to ``depth``.
 
     ``lengths`` are those of the tokens that enter each layer; only particles on the sphere use them.
     """
-    x = {name: jnp.asarray(_unit(s.start) if s.on_sphere else s.start) for name, s in systems.items()}
-    wanted = {(s.kind, x[name].dtype) for name, s in systems.items()}
-    n = max(start.shape[-2] for start in x.values())
-    made: dict[tuple[str, Any], Dynamics] = {}
-    yield x
+    groups = _grouped(systems)
+    n, kinds = max(s.start.shape[-2] for s in systems.values()), {str(g.x.dtype) for g in groups}
+    made = _layer(model, 0, n, lengths[0], kinds)
+    yield _by_name(systems, groups)
     for layer in range(depth):
-        if layer == 0 or not model.shared:
-            made = _layer(model, layer, n, lengths[layer], wanted)
-        x = {name: _moved(made[s.kind, x[name].dtype], s, x[name]) for name, s in systems.items()}
-        yield x if layer < depth - 1 else _normed(model, systems, x, depth)
+        groups = [group.moved(made[str(group.x.dtype)]) for group in groups]  # dispatched, not waited for
+        if layer + 1 == depth:
+            norm = norm_part(model.require_parts().final_norm()) if depth == model.depth else None
+            groups = groups if norm is None else [group.normed(norm) for group in groups]
+        elif not model.shared:
+            made = _layer(model, layer + 1, n, lengths[layer + 1], kinds)
+        yield _by_name(systems, groups)
 
 
-def _moved(dynamics: Dynamics, system: System, x: Tokens) -> Tokens:
-    """The tokens of a system after one layer; particles that a block moves are put back on the sphere."""
-    after = _step(dynamics, system.switches, x)
-    return unit(after) if system.on_sphere and not dynamics.geometry.fixed_norm else after
+def _grouped(systems: Mapping[str, System]) -> list[_Together]:
+    found: dict[Any, list[str]] = {}
+    for name, system in systems.items():
+        found.setdefault((system.kind, system.start.shape, system.start.dtype.str), []).append(name)
+    return [_together([(name, systems[name]) for name in names]) for names in found.values()]
+
+
+def _together(each: Sequence[tuple[str, System]]) -> _Together:
+    start = np.stack([system.start for _, system in each])
+    numbers = [jax.tree.map(lambda a: np.asarray(a, start.dtype), system.switches) for _, system in each]
+    switches: Switches = jax.tree.map(lambda *a: np.stack(a), *numbers)
+    x = _unit(start) if each[0][1].on_sphere else start
+    return _Together(each[0][1].kind, [name for name, _ in each], switches, jnp.asarray(x))
+
+
+def _by_name(systems: Mapping[str, System], groups: Sequence[_Together]) -> dict[str, np.ndarray]:
+    """The tokens of every system, in the order in which systems were given."""
+    found = {name: x for group in groups for name, x in zip(group.names, np.asarray(group.x))}
+    return {name: found[name] for name in systems}
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
     return np.asarray(x / np.linalg.norm(x, axis=-1, keepdims=True))
 
 
-def _normed(model: Model, systems: Mapping[str, System], x: dict[str, Array], depth: int) -> dict[str, Array]:
-    """The last state as the library shows it, after the final norm; directions have none."""
-    norm = norm_part(model.require_parts().final_norm()) if depth == model.depth else None
-    if norm is None:
-        return x
-    return {name: v if systems[name].on_sphere else _cast(norm, v.dtype)(v) for name, v in x.items()}
+def _layer(model: Model, layer: int, n: int, length: Length, kinds: set[str]) -> dict[str, Layer]:
+    """One layer for n tokens in every precision that is wanted."""
+    block = model.block(layer)
+    around = (position_part([model.require_parts().position(layer, n)]), model.mask(layer), score_part(block.cap))
+    made = Layer(replace(block, cap=None), *around, *length)
+    return {kind: _cast(made, kind) for kind in kinds}
 
 
-def _layer(model: Model, layer: int, n: int, length: Length, wanted: set[tuple[str, Any]]) -> dict[Any, Dynamics]:
-    """The dynamics of one layer for every structure and precision that is wanted."""
-    block, mask = model.block(layer), model.mask(layer)
-    position = model.require_parts().position(layer, n)
-    found: dict[Any, Dynamics] = {}
-    for dtype in {dtype for _, dtype in wanted}:
-        kinds = {kind for kind, other in wanted if other == dtype}
-        whole = _cast(network([block], [position], [mask]), dtype)
-        assert whole.block is not None
-        found["network", dtype] = whole
-        found["network without MLP", dtype] = replace(whole, block=replace(whole.block, mlp=None))
-        found["network without norms", dtype] = replace(whole, block=_without_norms(whole.block))
-        if any(kind.startswith("sphere") for kind in kinds):
-            particles = _cast(sphere([block], [length], [position], [mask]), dtype)
-            found["sphere", dtype] = particles
-            found["sphere with MLP", dtype] = replace(particles, block=_with_mlp(particles, whole.block, length, dtype))
+def _cast(made: Layer, dtype: str) -> Layer:
+    """A layer with all its numbers in one precision, so that the whole step is computed in it."""
+    found: Layer = jax.device_put(jax.tree.map(lambda a: np.asarray(a, dtype), made))
     return found
 
 
-def _with_mlp(particles: Dynamics, whole: Block, length: Length, dtype: Any) -> Block:
+# --- the compiled step --------------------------------------------------------------------------------------------
+
+
+@partial(jax.jit, static_argnums=0)
+def _step(kind: str, layer: Layer, switches: Switches, x: Tokens) -> Tokens:
+    """One layer of systems of one kind, each with its switches and its tokens (texts, n, d)."""
+    dynamics = layer_dynamics(kind, layer)
+    moved: Tokens = jax.vmap(lambda switch, tokens: _moved(dynamics, switch, tokens, kind))(switches, x)
+    return moved
+
+
+def _moved(dynamics: Dynamics, switches: Switches, x: Tokens, kind: str) -> Tokens:
+    """The tokens of a system after one layer; particles that a block moves are put back on the sphere."""
+    now = switched(dynamics, switches)
+    if now.geometry.fixed_norm:
+        moved: Tokens = now.geometry.retract(switches.residual * x + now.pull(0.0, x))
+        return moved
+    after = now.layer(0.0, x, 1.0)
+    return unit(after) if kind.startswith("sphere") else after
+
+
+def layer_dynamics(kind: str, layer: Layer) -> Dynamics:
+    """The dynamics of one layer for a structure of KINDS."""
+    whole = one_layer(layer.block, layer.position, layer.mask, layer.score)
+    assert whole.block is not None
+    if kind == "network":
+        return whole
+    if kind == "network without MLP":
+        return replace(whole, block=replace(whole.block, mlp=None))
+    if kind == "network without norms":
+        return replace(whole, block=_without_norms(whole.block))
+    length = Length(layer.token, layer.centred)
+    made = particle_block(layer.block, length)
+    particles = on_sphere(one_layer(made, layer.position, layer.mask, layer.score, with_mlp=False))
+    return particles if kind == "sphere" else replace(particles, block=_with_mlp(particles, whole.block, length))
+
+
+def _with_mlp(particles: Dynamics, whole: Block, length: Length) -> Block:
     """The block of particles that are moved by the MLP as well.
 
     As in the papers' equation attention and MLP read the same token and are added, y + attention(y) + MLP(y), whatever
     the model's own order.
     """
     norm = None if whole.order == "post" else whole.mlp_norm
-    mlp = LongToken(whole.mlp, norm, whole.mlp_out, jnp.asarray(length.token, dtype))
+    mlp = LongToken(whole.mlp, norm, whole.mlp_out, length.token)
     own = particles.block
     return Block(mlp=mlp) if own is None else replace(own, mlp=mlp, order="parallel")
 
@@ -129,22 +201,8 @@ def _without_norms(block: Block) -> Block:
     return replace(block, attention_norm=_same, mlp_norm=_same, attention_out=attention_out, mlp_out=mlp_out)
 
 
-def _cast(part: Any, dtype: Any) -> Any:
-    """A part with all its numbers in one precision, so that the whole step is computed in it."""
-    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a, dtype)), part)
-
-
-@jax.jit
-def _step(dynamics: Dynamics, switches: Switches, x: Tokens) -> Tokens:
-    """One layer."""
-    now = _switched(dynamics, switches)
-    if now.geometry.fixed_norm:
-        moved: Tokens = now.geometry.retract(switches.residual * x + now.pull(0.0, x))
-        return moved
-    return now.layer(0.0, x, 1.0)
-
-
-def _switched(dynamics: Dynamics, switches: Switches) -> Dynamics:
+def switched(dynamics: Dynamics, switches: Switches) -> Dynamics:
+    """A layer with what its switches leave of it."""
     w = dynamics.weights
     on = jnp.asarray(switches.heads, w.O.dtype) * switches.attention  # (h,)
     biases = {

@@ -15,12 +15,16 @@ from metastable.models.substitution import substitution
 from metastable.report.sections import Media, escaped
 from metastable.store.folder import read_provenance
 
-FILM = "depth.mp4"
+FILM, PLAYER = "depth.mp4", "depth.html"
 _FILM_CAPTION = (
     "Depth as a film. Above: shares of pairs by cosine, all texts. Below: the tokens of the first text by their "
     "directions, in the plane of the two leading principal directions of all states shown; colours go from the "
     "beginning of the text (dark) to its end (light), the first token is red. Between two states tokens are drawn on "
     "straight lines."
+)
+_PLAYER = (
+    f'<a href="figures/{PLAYER}">Turn, stop and step through it by hand</a>: the same tokens in three principal '
+    "directions; a token's name shows under the pointer. (A page of its own, beside this one.)"
 )
 
 
@@ -106,12 +110,19 @@ def _finding(study: Study, number: int, found: Finding, media: Media) -> str:
     known = every_picture(study)
     shown = {name: known[name].caption for name in found.pictures if name in known}
     head = f'<h2 id="{found.name}"><span class="number">{number}</span>{unbroken(escaped(found.headline))}</h2>\n'
-    play = film(study.folder / "figures" / FILM, _FILM_CAPTION, media) if found.name == "similarity" else ""
+    play = _depth(study, media) if found.name == "similarity" else ""
     text = sayings(found.sentences) + rule(found.rule)
     beside = ""
     if found.name == "similarity" and control_sentences.names(study):
         beside = table(*control_sentences.control_table(study))
     return head + text + figures(study.folder / "figures", shown, media) + play + beside
+
+
+def _depth(study: Study, media: Media) -> str:
+    """The film, and beside it the way to the player."""
+    home = study.folder / "figures"
+    link = _PLAYER if (home / PLAYER).exists() else ""
+    return film(home / FILM, _FILM_CAPTION, media, link)
 
 
 # --- details ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
+
+_DOUBLED: "WeakSet[Any]" = WeakSet()  # modules that compute in float64 now, whatever their tables are stored in
+
+
+def computes_in(whole: Any, stored: str) -> str:
+    """The precision that a module computes in; ``stored`` is that of its weights."""
+    return "float64" if whole in _DOUBLED else stored
 
 
 @contextmanager
@@ -10,32 +18,40 @@ def doubled(whole: Any, layers: Sequence[Any]) -> Iterator[None]:
     """Inside, the module computes in float64; each of its layers is widened when it is entered and put back after.
 
     A float32 number is a float64 number, so nothing is rounded on the way and nothing has changed afterwards. A whole
-    model in float64 takes twice its memory; this takes one layer's.
+    model in float64 takes twice its memory; this takes one layer's. Of plain tables only the rows that are looked up
+    are widened.
     """
     import torch
 
     unique = list(dict.fromkeys(layers))
-    narrow = {(id(owner), name): tensor.dtype for owner, name, tensor in _floats(whole)}
-    if set(narrow.values()) <= {torch.float64}:
+    if all(tensor.dtype == torch.float64 for _, _, tensor in _floats(whole)):
         yield
         return
+    narrow: dict[tuple[int, str], Any] = {}  # what was there before, of what is wide now
 
     def widen(module: Any, left_out: Sequence[Any] = ()) -> None:
         with torch.inference_mode(False):
             for owner, name, tensor in _floats(module, left_out):
-                _put(owner, name, tensor.to(torch.float64))
+                if tensor.dtype != torch.float64:  # two owners may share one parameter
+                    narrow[id(owner), name] = tensor
+                    _put(owner, name, tensor.to(torch.float64))
 
     def put_back(module: Any) -> None:
         with torch.inference_mode(False):
-            for owner, name, tensor in _floats(module):
-                _put(owner, name, tensor.to(narrow[id(owner), name]))
+            for owner, name, _ in _floats(module):
+                if (id(owner), name) in narrow:
+                    _put(owner, name, narrow.pop((id(owner), name)))
 
-    widen(whole, left_out=unique)
-    hooks = [layer.register_forward_pre_hook(lambda layer, args: widen(layer)) for layer in unique]
+    tables = [module for module in whole.modules() if type(module) is torch.nn.Embedding]
+    widen(whole, left_out=[*unique, *tables])
+    hooks = [table.register_forward_hook(lambda table, args, rows: rows.double()) for table in tables]
+    hooks += [layer.register_forward_pre_hook(lambda layer, args: widen(layer)) for layer in unique]
     hooks += [layer.register_forward_hook(lambda layer, args, output: put_back(layer)) for layer in unique]
+    _DOUBLED.add(whole)
     try:
         yield
     finally:
+        _DOUBLED.discard(whole)
         for hook in hooks:
             hook.remove()
         put_back(whole)

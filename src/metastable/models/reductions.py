@@ -9,14 +9,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from metastable.engines.simd.vectors import kept
 
 # sums may be taken in any order, which lets them run in vectors; nan and inf stay what they are
 _FAST = {"reassoc", "contract", "nsz"}
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    return njit(nogil=True, cache=True, error_model="numpy", fastmath=_FAST)(function)
+    return kept(nogil=True, error_model="numpy", fastmath=_FAST)(function)
 
 
 class Pairs(NamedTuple):
@@ -212,3 +213,20 @@ def _received(A, out):  # type: ignore[no-untyped-def]
         for i in range(A.shape[1]):
             for j in range(A.shape[2]):
                 out[h, j] += A[h, i, j]
+
+
+@_compiled
+def after_merges(merges):  # type: ignore[no-untyped-def]
+    """Labels (m, m) of m items after 0, 1, ..., m - 1 merges (m - 1, 2); merge k makes the group m + k.
+
+    >>> after_merges(np.array([[0, 2], [1, 3]])).tolist()
+    [[0, 1, 2], [3, 1, 3], [4, 4, 4]]
+    """
+    m = len(merges) + 1
+    labels = np.empty((m, m), dtype=np.int64)
+    labels[0] = np.arange(m)
+    for k in range(m - 1):
+        for i in range(m):
+            now = labels[k, i]
+            labels[k + 1, i] = m + k if now == merges[k, 0] or now == merges[k, 1] else now
+    return labels

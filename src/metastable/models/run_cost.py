@@ -1,13 +1,12 @@
 """What a deep run will take, told before it starts: memory from sizes, time from one pass at the trained depth."""
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from metastable.errors import InputError
 from metastable.models.model import Given, Model
 from metastable.models.stream import Reducer, show
+from metastable.solve.memory import free_memory
 
 _DEEP = 8  # times the trained depth, from which the time is measured first
 _SMALL = 1e9  # bytes that are always there
@@ -58,16 +57,6 @@ def check_cost(
         raise InputError(f"{told}; give fewer layers.")
     if total > _LONG:
         warnings.warn(f"{told}.", UserWarning, stacklevel=3)
-
-
-def free_memory() -> float:
-    """Bytes that can still be used, as far as the system says."""
-    found = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
-        found.append(1024.0 * float(lines["MemAvailable"].split()[0]))
-    return min(found)
 
 
 def _bytes(size: float) -> str:

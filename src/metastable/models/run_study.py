@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from metastable.models.depth_film import film
-from metastable.models.page import FILM, page
+from metastable.models.depth_film import film, player
+from metastable.models.page import FILM, PLAYER, page
 from metastable.models.study import Study, measuring, purpose, read
 from metastable.models.study_figures import every_picture
 from metastable.models.study_settings import Settings, check_settings
@@ -62,7 +62,7 @@ def publish(made: Study) -> Path:
 
 
 def _draw(made: Study, report: Report) -> None:
-    """Every picture that is not there yet, and the film."""
+    """Every picture that is not there yet, the film and the player."""
     pictures, home = every_picture(made), made.folder / "figures"
     for leftover in home.glob(f".*{PART}.*"):  # of a session that was killed while it drew
         remove(leftover)
@@ -73,3 +73,5 @@ def _draw(made: Study, report: Report) -> None:
     if not (home / FILM).exists():
         report(Progress("film", None, FILM))
         film(made, home / FILM)
+    if not (home / PLAYER).exists():
+        player(made, home / PLAYER)

@@ -65,7 +65,8 @@ def read_length(block: BlockWeights, length: Length) -> float:
         return length.token
     d = block.Q.shape[-1]
     inside = length.centred if norm.kind == "layer" else length.token
-    return float(np.sqrt(d) * length.token / np.sqrt(inside**2 + d * norm.eps))
+    found: float = d**0.5 * length.token / (inside**2 + d * norm.eps) ** 0.5  # lengths may be traced
+    return found
 
 
 def sphere(
@@ -78,11 +79,15 @@ def sphere(
 ) -> Dynamics:
     """The layers of a model for particles on the unit sphere that represent tokens of the given lengths."""
     made = [particle_block(b, length, heads, biases) for b, length in zip(blocks, lengths)]
-    found = network(made, positions, masks, with_mlp=False)
-    if made[0].attention_out is None:
-        return replace(found, geometry="sphere", block=None)
-    assert found.block is not None
-    return replace(found, block=replace(found.block, attention_norm=RMSNorm(unit=True)))
+    return on_sphere(network(made, positions, masks, with_mlp=False))
+
+
+def on_sphere(layers: Dynamics) -> Dynamics:
+    """Layers of `particle_block` with particles put back on the sphere; a norm of what attention gives stays."""
+    assert layers.block is not None
+    if layers.block.attention_out is None:
+        return replace(layers, geometry="sphere", block=None)
+    return replace(layers, block=replace(layers.block, attention_norm=RMSNorm(unit=True)))
 
 
 def particle_block(
@@ -97,14 +102,14 @@ def particle_block(
     shrink = 1.0 if out is not None else 1.0 / r
     joint = block.q_norm is not None and block.q_norm.joint
     chosen = slice(None) if joint else heads  # a norm over all heads needs them all: the others then give nothing
-    O = np.zeros_like(maps.O)
-    O[heads] = shrink * maps.O[heads]
+    on = np.zeros((len(maps.O), 1, 1), maps.O.dtype)
+    on[heads] = 1.0
     return replace(
         block,
         Q=s * maps.Q[chosen],
         K=s * maps.K[chosen],
         V=s * maps.V[chosen],
-        O=O[chosen],
+        O=(shrink * on * maps.O)[chosen],
         q_bias=_some(maps.q_bias, chosen, biases),
         k_bias=_some(maps.k_bias, chosen, biases),
         v_bias=_some(maps.v_bias, chosen, biases),
@@ -113,6 +118,7 @@ def particle_block(
         attention_norm=None,
         mlp_norm=None,
         attention_out=None if out is None else replace(out, gain=out.gain / r, bias=_over(out.bias, r)),
+        mlp_out=None,
         q_norm=_of_heads(block.q_norm, chosen),
         k_norm=_of_heads(block.k_norm, chosen),
     )

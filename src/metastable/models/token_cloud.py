@@ -1,9 +1,9 @@
-"""The tokens of one text as points in a plane, state by state: what the film of a study shows.
+"""The tokens of one text as points in space, state by state: what the film and the player of a study show.
 
 Tokens are taken by their directions, raw and beside the mean direction of the text (as in
-``metastable.models.layer_similarity``), and projected to the plane of the two leading principal directions of all
-states shown, raw and centred each with a plane of its own: one plane for all states, so that a point moves only
-because its token does. A projected point lies in the unit disc; on its rim the whole direction is seen.
+``metastable.models.layer_similarity``), and projected to the three leading principal directions of all states shown,
+raw and centred each with directions of its own: the same for all states, so that a point moves only because its token
+does. The film shows the first two: there a point lies in the unit disc, and on its rim the whole direction is seen.
 """
 
 from typing import TYPE_CHECKING
@@ -21,10 +21,11 @@ STATES, TOKENS = 49, 192  # at most so many states and tokens are shown
 
 
 def token_cloud(model: Model, given: Given, layers: int) -> "xarray.Dataset":
-    """Places of a text's tokens in the plane.
+    """Places of a text's tokens along three principal directions.
 
     The dataset holds ``place`` (kind, layer, token, axis), nan for a token that has no direction of that kind, and
-    ``seen`` (kind, layer): the mean over tokens of the squared length of what is seen of a unit token. The coordinate
+    ``seen`` (kind, layer): the mean over tokens of the squared length of what the first two axes show of a unit token,
+    and ``seen_in_space``, of what all three do. The coordinate
     "layer" counts states, "word" names the tokens.
 
     Examples
@@ -32,7 +33,7 @@ def token_cloud(model: Model, given: Given, layers: int) -> "xarray.Dataset":
     >>> from metastable.models import load
     >>> model = load("reactions-albert")  # doctest: +SKIP
     >>> token_cloud(model, [1, 2, 3], 12)["place"].shape  # doctest: +SKIP
-    (2, 13, 3, 2)
+    (2, 13, 3, 3)
     """
     import xarray
 
@@ -52,13 +53,21 @@ def token_cloud(model: Model, given: Given, layers: int) -> "xarray.Dataset":
     if not isinstance(given, np.ndarray):
         given = list(given[:TOKENS])
     model.watch(given, layers, see, lambda layer, A: None)
-    place = np.stack([_projected(np.stack(units[kind])) for kind in KINDS])  # (kind, state, token, 2)
+    place = np.stack([_projected(np.stack(units[kind])) for kind in KINDS])  # (kind, state, token, 3)
     words = model.words(given, place.shape[2])
-    with np.errstate(invalid="ignore"):
-        squares = (place**2).sum(axis=-1)
-        seen = np.nansum(squares, axis=-1) / np.maximum(np.isfinite(squares).sum(axis=-1), 1)
-    variables = {"place": (("kind", "layer", "token", "axis"), place), "seen": (("kind", "layer"), seen)}
+    each = ("kind", "layer")
+    variables = {
+        "place": ((*each, "token", "axis"), place),
+        "seen": (each, _seen(place[..., :2])),
+        "seen_in_space": (each, _seen(place)),
+    }
     return xarray.Dataset(variables, {"kind": list(KINDS), "layer": states, "word": ("token", words)})
+
+
+def _seen(place: np.ndarray) -> np.ndarray:
+    """The mean over tokens of the squared length of their places (..., token, axis)."""
+    squares = (place**2).sum(axis=-1)
+    return np.asarray(np.nansum(squares, axis=-1) / np.maximum(np.isfinite(squares).sum(axis=-1), 1))
 
 
 def _filled(u: np.ndarray, there: np.ndarray) -> np.ndarray:
@@ -69,12 +78,12 @@ def _filled(u: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 def _projected(units: np.ndarray) -> np.ndarray:
-    """Unit tokens (states, n, d) seen in the plane of their two leading principal directions, (states, n, 2)."""
+    """Unit tokens (states, n, d) along their three leading principal directions, (states, n, 3)."""
     rows = units.reshape(-1, units.shape[-1])
     rows = rows[np.isfinite(rows).all(axis=1)].astype(np.float64)
     if len(rows) == 0:
-        return np.full((*units.shape[:2], 2), np.nan)
-    axes = np.linalg.eigh(np.einsum("ij,ik->jk", rows, rows))[1][:, :-3:-1]  # (d, 2), leading first
+        return np.full((*units.shape[:2], 3), np.nan)
+    axes = np.linalg.eigh(np.einsum("ij,ik->jk", rows, rows))[1][:, :-4:-1]  # (d, 3), leading first
     axes = axes * np.where((rows @ axes).sum(axis=0) < 0, -1.0, 1.0)  # most tokens to the right and up
-    found = np.einsum("snd,dk->snk", units.astype(np.float64), axes)
-    return found if found.shape[-1] == 2 else np.concatenate([found, np.zeros_like(found)], axis=-1)
+    axes = np.pad(axes, ((0, 0), (0, 3 - axes.shape[1])))
+    return np.asarray(np.einsum("snd,dk->snk", units.astype(np.float64), axes))

@@ -57,17 +57,21 @@ def pair_distance(G: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 def distances(G: np.ndarray, H: np.ndarray) -> dict[str, np.ndarray]:
-    """Both distances of cosines (texts, n, n), each (texts,)."""
+    """Both distances of cosines (..., texts, n, n) from H (texts, n, n), each (..., texts)."""
     return {"gram_distance": gram_distance(G, H), "wasserstein": pair_distance(G, H)}
 
 
 def rand_index(G: np.ndarray, H: np.ndarray, threshold: float) -> np.ndarray:
-    """Adjusted Rand index (texts,) of the clusters that cosines above ``threshold`` link; nan where G is."""
-    return np.array([_rand_index(g, h, threshold) if np.isfinite(g).all() else np.nan for g, h in zip(G, H)])
+    """Adjusted Rand index (..., texts) of the clusters that cosines above ``threshold`` link in G (..., texts, n, n)
+    and in H (texts, n, n); nan where G is.
+    """
+    real = [cluster_labels(h, threshold) for h in H]
+    found = [_rand_index(g, real[k % len(H)], threshold) for k, g in enumerate(G.reshape(-1, *G.shape[-2:]))]
+    return np.reshape(found, G.shape[:-2])
 
 
-def _rand_index(g: np.ndarray, h: np.ndarray, threshold: float) -> float:
-    return adjusted_rand(cluster_labels(g, threshold), cluster_labels(h, threshold))
+def _rand_index(g: np.ndarray, real: np.ndarray, threshold: float) -> float:
+    return adjusted_rand(cluster_labels(g, threshold), real) if np.isfinite(g).all() else float("nan")
 
 
 # --- the averaging rule -------------------------------------------------------------------------------------------

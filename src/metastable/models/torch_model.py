@@ -44,6 +44,12 @@ class TorchModel(ModuleModel):
         """The number of attention heads in a layer."""
         return self.parts.block(0).heads
 
+    @cached_property
+    def asked(self) -> bool:
+        """Whether its attention modules give their maps only when asked."""
+        inner = self.layers[0].get_submodule(self.family.attention)
+        return "output_attentions" in signature(inner.forward).parameters
+
     @property
     def longest(self) -> int:
         """The most tokens the model can take."""
@@ -131,7 +137,7 @@ def _hooks(model: TorchModel, layers: int, states: See, attention: See) -> Itera
         yield layer.register_forward_hook(leave)
         inner = layer.get_submodule(model.family.attention)
         yield inner.register_forward_hook(attended)
-        if "output_attentions" in signature(inner.forward).parameters:  # some give their map only when asked
+        if model.asked:
             yield inner.register_forward_pre_hook(ask, with_kwargs=True)
     if final is not None:
         yield final.register_forward_hook(lambda module, args, output: states(layers, shown(output[0])))

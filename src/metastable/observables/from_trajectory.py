@@ -54,7 +54,7 @@ def geometry_of(run: Run) -> str:
 
     Tokens measured in a model come without dynamics: they are compared by direction.
     """
-    return "sphere" if run.dynamics is None or run.dynamics.geometry.fixed_norm else "euclidean"
+    return "sphere" if run.dynamics is None or run.dynamics.geometry.angular else "euclidean"
 
 
 def default_tolerance(run: Run, geometry: str) -> float:

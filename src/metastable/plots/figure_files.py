@@ -1,8 +1,11 @@
 """Writing pictures: the whole file or none, the same bytes for the same picture."""
 
+import glob
 import json
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +17,7 @@ from metastable.errors import InputError
 from metastable.plots.style import paper
 from metastable.plots.text_table import cells_of
 
+_ABANDONED = 3600.0  # seconds without a change after which an unfinished picture is nobody's, on any machine
 # Without dates and program versions the same picture gives the same bytes.
 METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
@@ -36,9 +40,11 @@ def whole_file(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Iterato
         )
     if target.is_dir():
         raise InputError(f"Cannot write {str(target)!r}: it is a folder; give the name of a file.")
-    part = target.with_name(f".{target.stem}-{secrets.token_hex(4)}.part{target.suffix.lower()}")
+    mark = f"{os.getpid()}-{secrets.token_hex(4)}"
+    part = target.with_name(f".{target.stem}-{mark}.part{target.suffix.lower()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(target)
         part.touch(exist_ok=False)
     except OSError as error:
         raise InputError(
@@ -55,6 +61,25 @@ def whole_file(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Iterato
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what processes that were killed have left of this file; one that still draws is left alone."""
+    for part in target.parent.glob(f".{glob.escape(target.stem)}-*.part.*"):
+        found = re.fullmatch(r"(\d+)-[0-9a-f]{8}\.part\.\w+", part.name[len(target.stem) + 2 :])
+        old = found is not None and time.time() - part.stat().st_mtime > _ABANDONED
+        if found is not None and (old or not _alive(int(found[1]))):
+            part.unlink(missing_ok=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 300.0) -> Path:

@@ -81,7 +81,10 @@ def _film(record: Record, one: Picture, media: Media) -> str:
     path = record.folder / one.file
     if not path.exists():
         return ""
-    return film(path, f"Film: {record.about['title']}: {one.words}", f"<b>Film.</b> {_caption(one)}", media)
+    player = path.with_suffix(".html")
+    place = media.whole(player) if player.exists() else ""
+    more = f' <a href="{place}">Play it yourself: turn, zoom, scrub, colour by cluster.</a>' if place else ""
+    return film(path, f"Film: {record.about['title']}: {one.words}", f"<b>Film.</b> {_caption(one)}{more}", media)
 
 
 def _caption(one: Picture) -> str:

@@ -28,7 +28,7 @@ def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
     d = dynamics.weights.dimension
     if d is not None and d != x.shape[-1]:
         raise InputError(f"Tokens have dimension {x.shape[-1]}, but the weights act on dimension {d}.")
-    return _on_sphere(x) if dynamics.geometry.fixed_norm else x
+    return _on_sphere(x) if dynamics.geometry.fixed_norm or dynamics.geometry.unit_start else x
 
 
 def _on_sphere(x: np.ndarray) -> np.ndarray:

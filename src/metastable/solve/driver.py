@@ -173,8 +173,8 @@ class _Course:
         if plan.shakes is not None:
             parted = np.maximum.accumulate(np.maximum(trust.apart(plan, saved), self.worst), axis=0)
             self.worst = parted[-1] if len(parted) else self.worst
-        x = saved.x[kept, :own]
-        extra = {name: a[kept, :own] for name, a in saved.extra.items()}
+        x = _kept(saved.x, kept, own)
+        extra = {name: _kept(a, kept, own) for name, a in saved.extra.items()}
         self.following = first + count
         fates = self._fates(saved, x, first)
         if self.resting.any() and not self.resting.all():
@@ -223,6 +223,11 @@ class _Course:
             return False
         self.resting[run], self.still[run] = True, x
         return True
+
+
+def _kept(a: np.ndarray, kept: np.ndarray, own: int) -> np.ndarray:
+    """What is saved of the runs themselves: the array itself where it holds nothing else and may be written to."""
+    return a if a.shape[1] == own and kept.all() and a.flags.writeable else a[kept, :own]
 
 
 def _stops(times: np.ndarray, end: float, saves: np.ndarray) -> Stops:

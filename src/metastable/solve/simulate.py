@@ -12,6 +12,7 @@ from metastable.errors import door
 from metastable.provenance import stamp
 from metastable.solve import trust
 from metastable.solve.driver import drive
+from metastable.solve.memory import check_plan
 from metastable.solve.methods import METHODS, Method
 from metastable.solve.plan import Ending, Plan, make_plan, with_numbers
 from metastable.solve.segments import Fate, Segment, joined
@@ -91,6 +92,7 @@ def simulate(
     [(2, 8, 3), (2, 8, 3)]
     """
     plan, x = make_plan(dynamics, x0, t, dt, method, save, rtol, atol, seed, dtype, engine, trust)
+    check_plan(plan)
     segments: list[Segment] = []
     state: Mapping[str, np.ndarray] = {}
     for segment in drive(plan, x, until, reported=until is not None or progress is not None):
@@ -165,9 +167,10 @@ def _trajectory(
 ) -> Trajectory:
     shape = plan.shape if plan.together else ()
     count = len(times)
-    own = {name: a[:count, group].reshape(count, *shape, *a.shape[2:]) for name, a in extra.items()}
+    of = slice(None) if plan.together else group  # a view of all runs, or a copy of one
+    own = {name: a[:count, of].reshape(count, *shape, *a.shape[2:]) for name, a in extra.items()}
     chart = (own["chart_y"], own["chart_refs"]) if "chart_y" in own else None
-    tokens = x[:count, group].reshape(count, *shape, plan.n, plan.d)
+    tokens = x[:count, of].reshape(count, *shape, plan.n, plan.d)
     dyn = together(plan) if plan.together else plan.of(group[0])
     notes = notes if plan.together else {**notes, "run": plan.first_run + group[0]}
     return Trajectory(times, tokens, dyn, status, message, known, notes, chart)

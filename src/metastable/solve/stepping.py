@@ -114,11 +114,17 @@ def step(dyn: Dynamics, state: Stepped, dt: Array, key: Array, method: Method, n
         moved = dyn.layer(t, x, dt, mix)
     else:
         assert method.tableau is not None
-        moved = explicit_step(method.tableau, lambda s, y: field(dyn, s, y, mix), t, x, dt)
+        last = _inside_step(dyn, t, dt)
+        moved = explicit_step(method.tableau, lambda s, y: field(dyn, last(s), y, mix), t, x, dt)
     if noisy:  # sigma sqrt(h) P_x(xi), the Euler-Maruyama step
-        kick = jax.random.normal(jax.random.fold_in(key, k), x.shape, x.dtype)
+        kick = dyn.noise_kind.draw(jax.random.fold_in(key, k), x.shape, x.dtype)
         moved = moved + dyn.noise * jnp.sqrt(dt) * dyn.geometry.tangent(dyn.weights, t, x, kick)
     return Stepped(x, dyn.geometry.retract(moved), k + 1, jnp.zeros_like(state.at))
+
+
+def _inside_step(dyn: Dynamics, t: Array, dt: Array) -> Callable[[Array], Array]:
+    """Times of stages: where the geometry changes with time (Mix-LN) the end of a step still belongs to the step."""
+    return (lambda s: jnp.minimum(s, t + dt * (1.0 - 1e-9))) if dyn.geometry.by_time else (lambda s: s)
 
 
 def inside(
@@ -131,11 +137,11 @@ def inside(
         along = (theta - state.at) / left
         spread = dyn.noise * jnp.sqrt(dt * (theta - state.at) * (1.0 - theta) / left)
         place = jax.random.fold_in(jax.random.fold_in(key, state.k - 1), 1 + (theta * 2**30).astype(jnp.uint32))
-        kick = jax.random.normal(place, state.now.shape, state.now.dtype)
+        kick = dyn.noise_kind.draw(place, state.now.shape, state.now.dtype)
         across = dyn.geometry.tangent(dyn.weights, t, state.before, kick)
         x = dyn.geometry.retract(state.before + along * (state.now - state.before) + spread * across)
         return Stepped(x, state.now, state.k, theta), x
-    ends, times = jnp.stack([state.before, state.now]), jnp.stack([t, t + dt])
+    ends, times = jnp.stack([state.before, state.now]), jnp.stack([t, _inside_step(dyn, t, dt)(t + dt)])
     slopes = jax.lax.map(lambda end: field(dyn, end[0], end[1], mix), (times, ends))
     return state, dyn.geometry.retract(hermite(theta, dt, ends[0], slopes[0], ends[1], slopes[1]))
 

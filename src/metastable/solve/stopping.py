@@ -28,7 +28,7 @@ def stop_rule(plan: Plan, until: Until) -> Rule | None:
             )
         return lambda t, x: _steady(plan, t, x)
     if isinstance(until, (int, np.integer)) and not isinstance(until, bool) and until >= 1:
-        metric = "sphere" if plan.model.geometry.fixed_norm else "euclidean"
+        metric = "sphere" if plan.model.geometry.angular else "euclidean"
         left = f"at most {until} clusters are left"
         return lambda t, x: ("stopped", left) if int(np.max(cluster_count(x, geometry=metric))) <= until else None
     if callable(until):

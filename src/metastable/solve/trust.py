@@ -102,15 +102,21 @@ def shaken_dynamics(dyn: Dynamics, d: int, rng: np.random.Generator, eps: float)
 
 
 def apart(plan: Plan, saved: Saved) -> np.ndarray:
-    """How far each run is from its copies at every stop, (m, runs): relative to the size of each direction."""
+    """How far each run is from its copies at every stop, (m, runs): relative to the size of each direction.
+
+    Where x holds no copies, its coordinates are orthogonal, and a token is off by at most sqrt(d) times as much as the
+    worst of them.
+    """
     own = plan.originals
     found = np.zeros((len(saved.x), own))
+    alone = saved.x.shape[1] == own
     for first in range(own, plan.runs, own):
         copies = slice(first, first + own)
-        found = np.maximum(found, largest_gaps(saved.x[:, :own], saved.x[:, copies], along=False))
+        if not alone:
+            found = np.maximum(found, largest_gaps(saved.x[:, :own], saved.x[:, copies], along=False))
         if saved.compared is not None:
             by_direction = largest_gaps(saved.compared[:, :own], saved.compared[:, copies], along=True)
-            found = np.maximum(found, by_direction)
+            found = np.maximum(found, by_direction * (np.sqrt(plan.d) if alone else 1.0))
     return found
 
 

@@ -10,7 +10,7 @@ from metastable.trajectory import Trajectory
 if TYPE_CHECKING:
     import xarray
 
-_NAMED = ("beta", "normalise", "mask", "geometry", "score", "noise")
+_NAMED = ("beta", "normalise", "mask", "geometry", "score", "noise", "noise_kind")
 _MADE = ("method", "dt", "rtol", "atol", "seed", "dtype", "engine")
 
 
@@ -58,7 +58,7 @@ def compare(a: Trajectory, b: Trajectory, times: Any = None) -> "xarray.Dataset"
         if not len(times):
             raise InputError("The runs have no time in common; give times that both reach.")
     one, other = a.at(times), b.at(times)
-    angles = all(run.dynamics is not None and run.dynamics.geometry.fixed_norm for run in (a, b))
+    angles = all(run.dynamics is not None and run.dynamics.geometry.angular for run in (a, b))
     apart = _angles(one.x, other.x) if angles else np.linalg.norm(one.x - other.x, axis=-1)
     dims = ["time", *(f"run{k}" for k in range(len(a.runs))), "token"]
     units, word = ("rad", "angle") if angles else ("1", "distance")
@@ -72,7 +72,8 @@ def compare(a: Trajectory, b: Trajectory, times: Any = None) -> "xarray.Dataset"
 
 
 def _angles(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The angle between unit vectors, right also where it is tiny: 2 atan2(|x - y|, |x + y|)."""
+    """The angle between two directions, right also where it is tiny: 2 atan2(|x - y|, |x + y|) of unit vectors."""
+    x, y = (z / np.linalg.norm(z, axis=-1, keepdims=True) for z in (x, y))
     return np.asarray(2.0 * np.arctan2(np.linalg.norm(x - y, axis=-1), np.linalg.norm(x + y, axis=-1)))
 
 

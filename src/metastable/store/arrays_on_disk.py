@@ -9,7 +9,7 @@ be on the disk, which keeps a forged record from requesting more memory than its
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from metastable.store.folder import damaged
 Axes = tuple[str, ...]
 DTYPES = ("float64", "float32", "int64", "int32")
 _CHUNK_BYTES = 2**26
+_CHECKSUM = 4  # bytes after the numbers of a chunk
 _UNFINISHED = "*.partial"  # the names under which zarr writes
 
 
@@ -74,14 +75,17 @@ def shorten(path: Path, length: int) -> None:
         zarr.consolidate_metadata(str(path), zarr_format=3)
 
 
-def read(path: Path, length: int | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Attributes and arrays; with ``length`` only so many saves of the arrays along time."""
+def read(
+    path: Path, length: int | None = None, only: Collection[str] | None = None
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Attributes and arrays; with ``length`` only so many saves of the arrays along time, with ``only`` only some."""
     with _damage(path):
         group = _opened(path, "r")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about chunks that a killed process left unfinished
             found = dict(group.arrays())
-        return dict(group.attrs), {name: _values(path / name, array, length) for name, array in found.items()}
+        chosen = {name: array for name, array in found.items() if only is None or name in only}
+        return dict(group.attrs), {name: _values(path / name, array, length) for name, array in chosen.items()}
 
 
 def _opened(path: Path, mode: str) -> Any:
@@ -140,11 +144,12 @@ def _values(folder: Path, array: Any, length: int | None) -> np.ndarray:
     name = folder.name
     _checked(name, array)
     rows = array.shape[0] if length is None or not _along_time(array) else min(length, array.shape[0])
-    there = {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
-    least = array.dtype.itemsize * math.prod(array.chunks)
+    with os.scandir(folder) as entries:
+        there = {entry.name: entry.stat().st_size for entry in entries if entry.is_file(follow_symlinks=False)}
+    size = array.dtype.itemsize * math.prod(array.chunks) + _CHECKSUM
     count = -(-rows // array.chunks[0])
-    if len(there) < count or any(there.get(_chunk(array, k), 0) < least for k in range(count)):
-        raise InputError(f"parts of its array {name!r} are missing")
+    if len(there) < count or any(there.get(_chunk(array, k)) != size for k in range(count)):
+        raise InputError(f"parts of its array {name!r} are missing, or no files of the right size")
     return np.asarray(array[:rows])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.equation import geometry, masks, normalise, scores
+from metastable.equation import geometry, masks, noises, normalise, scores
 from metastable.equation.blocks import MLP, Block, Experts, HeadNorm, LayerNorm, RMSNorm, Scale
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.fields import CrossAttention
@@ -34,6 +34,7 @@ _NAMED: dict[type, Callable[[str], Any]] = {
     masks.Mask: masks.resolve,
     geometry.Geometry: geometry.resolve,
     scores.Score: scores.resolve,
+    noises.Noise: noises.resolve,
 }
 
 

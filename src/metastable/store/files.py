@@ -6,7 +6,9 @@ Everything is written under another name and renamed, so a kill at any moment le
 import io
 import json
 import os
+import re
 import shutil
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ import numpy as np
 from metastable.errors import InputError
 
 PART = ".part"  # how the names of unfinished files end
+_UNFINISHED = re.compile(r"\.part(\.\w{2,4})?$|\.partial$")  # ours, and zarr's
 _MOST_BYTES = 2**26  # of a JSON or TOML file in a record
 
 
@@ -50,9 +53,16 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     write_whole(path, buffer.getvalue())
 
 
+def regular(path: Path) -> Path:
+    """The path itself, unless it is no file of bytes: reading a pipe, a socket or a device would wait for ever."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is no regular file")
+    return path
+
+
 def read_bytes(path: Path) -> bytes:
     """Read a small file of a record."""
-    if path.stat().st_size > _MOST_BYTES:
+    if regular(path).stat().st_size > _MOST_BYTES:
         raise InputError(f"{path.name} is larger than {_MOST_BYTES >> 20} MB, which no record's is.")
     return path.read_bytes()
 
@@ -71,7 +81,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read named arrays; nothing is unpickled, and a file that holds anything else is a ValueError."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(regular(path), allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except (TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, MemoryError) as error:
         raise ValueError(f"it holds no arrays ({reason(error)})") from error
@@ -95,15 +105,40 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def refuse_links(folder: Path) -> None:
-    """Refuse a record with symbolic links inside: reading or resuming it would touch files elsewhere."""
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed sessions have left unfinished in a folder that is held."""
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            if os.path.islink(os.path.join(place, name)):
-                raise InputError(
-                    f"The record in {str(folder)!r} holds a symbolic link ({name}), which no record does; "
-                    "replace it by what it points to."
-                )
+            if _UNFINISHED.search(name):
+                remove(Path(place, name))
+
+
+def refuse_strange(folder: Path) -> None:
+    """Refuse a record that holds anything but files and folders.
+
+    Through a symbolic link files elsewhere would be read or written; reading a pipe, a socket or a device may not end.
+    """
+    places = [str(folder)]
+    while places:
+        with os.scandir(places.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise InputError(
+                        f"The record in {str(folder)!r} holds a symbolic link ({entry.name}), which no record does; "
+                        "replace it by what it points to."
+                    )
+                if entry.is_dir():
+                    places.append(entry.path)
+                elif not entry.is_file() and _still_there(entry):
+                    raise InputError(
+                        f"The record in {str(folder)!r} holds a pipe, socket or device ({entry.name}), which no record "
+                        "does; remove it."
+                    )
+
+
+def _still_there(entry: "os.DirEntry[str]") -> bool:
+    """Whether what a folder listed is still there: another process may be renaming its unfinished files."""
+    return os.path.lexists(entry.path)
 
 
 @contextmanager

@@ -32,8 +32,9 @@ from metastable.store.files import (
     disk_errors,
     read_json,
     reason,
-    refuse_links,
+    refuse_strange,
     remove,
+    remove_leftovers,
     sync,
     write_json,
     write_whole,
@@ -54,8 +55,8 @@ KINDS: dict[str, tuple[str, str]] = {
         "a study of a pretrained model (open its report.html, or read it with metastable.models.study.read)",
     ),
     "hunt": ("hunt", "a hunt (read its report.json)"),
-    "sweep": ("sweep", "a sweep (read it with metastable.sweep.read)"),
     "fit": ("fit", "a fit (read it with metastable.learning.read_fit)"),
+    "sweep": ("sweep", "a sweep (read it with metastable.sweeps.read)"),
 }
 
 
@@ -132,7 +133,7 @@ def holds(folder: Path, kind: str) -> bool:
 
 def read_provenance(folder: Path, kind: str) -> dict[str, Any]:
     """What provenance.json says, checked for what every kind relies on."""
-    refuse_links(folder)
+    refuse_strange(folder)
     try:
         found = read_json(folder / PROVENANCE)
         version, there = found["record"], found["kind"]
@@ -244,9 +245,17 @@ def finish(folder: Path, kind: str, facts: Mapping[str, Any] | None = None) -> N
     """Declare a claimed folder complete; ``facts`` become entries of its provenance.json."""
     with disk_errors(folder, resumable=True):
         write_json(folder / PROVENANCE, {**read_provenance(folder, kind), **(facts or {})})
+        remove(folder / ERROR)
+        remove_leftovers(folder)
         write_whole(folder / DONE, b"This record is complete.\n")
-        for leftover in (folder / STATE, folder / ERROR, *folder.glob("*" + PART)):
-            remove(leftover)
+        remove(folder / STATE)  # only now: until then the work would be lost without it
+
+
+def tidy(folder: Path) -> None:
+    """Remove the checkpoint of a finished folder, where a process was killed just before it could."""
+    if (folder / STATE).exists() and (folder / DONE).exists():
+        with suppress(OSError, InputError), locked(folder):
+            remove(folder / STATE)
 
 
 def reopen(folder: Path) -> None:

@@ -80,6 +80,10 @@ def _runs(count: int) -> Axes:
 def restored_segment(plan: Plan, arrays: Mapping[str, np.ndarray], before: Checkpoint) -> Segment:
     """Everything up to a checkpoint as one segment."""
     fixed = ("time", "x0", "attention")
+    wanted = {"x"} | ({"apart"} if carries_copies(plan) else set())
+    wanted |= {"chart_y", "chart_refs"} if plan.model.geometry.rescales else set()
+    if not wanted <= set(arrays):
+        raise ValueError(f"its array {min(wanted - set(arrays))!r} is missing")
     along = {n: a for n, a in arrays.items() if n not in fixed and not n.startswith(PART_OF_DYNAMICS)}
     flat = {name: a.reshape(len(a), plan.runs, *a.shape[1 + len(plan.shape) :]) for name, a in along.items()}
     x, apart = flat.pop("x"), flat.pop("apart", np.zeros((before.saved, plan.runs)))

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,8 @@ from metastable.solve.methods import METHODS
 from metastable.solve.plan import Plan
 from metastable.solve.stopping import Until
 from metastable.store.describe import Parts
-from metastable.store.files import write_whole
+from metastable.store.files import read_bytes, reason, write_whole
+from metastable.store.folder import damaged
 
 CONFIG, INPUTS = "config.toml", "inputs"
 SETTINGS = ("t", "dt", "method", "rtol", "atol", "seed", "dtype", "engine", "trust")
@@ -77,7 +79,7 @@ def recipe_of(
 
 
 def _add_parts(parts: Parts, table: dict[str, Any], inputs: dict[str, np.ndarray], beyond: list[str]) -> None:
-    for name in ("beta", "normalise", "mask", "geometry", "score", "noise"):
+    for name in ("beta", "normalise", "mask", "geometry", "score", "noise", "noise_kind"):
         value = parts.tree[name]
         if isinstance(value, dict):
             beyond.append(name)
@@ -95,6 +97,18 @@ def _add_parts(parts: Parts, table: dict[str, Any], inputs: dict[str, np.ndarray
 def _save(times: np.ndarray, t: float) -> int | list[float]:
     even = np.linspace(0.0, t, len(times)) if len(times) > 1 else np.array([t])
     return len(times) if np.array_equal(times, even) else times.tolist()
+
+
+def check_recipe(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse a config.toml that no longer says what the folder's ``settings`` say."""
+    try:
+        found = tomllib.loads(read_bytes(folder / CONFIG).decode())
+        table = found["python"] if "python" in found else found["simulate"]
+    except (OSError, ValueError, KeyError) as error:
+        raise damaged(folder, f"{CONFIG}: {reason(error)}") from error
+    written = json.loads(json.dumps({name: value for name, value in table.items() if name != "beyond"}, default=str))
+    if written != {name: value for name, value in settings.items() if value is not None}:
+        raise damaged(folder, f"{CONFIG} and provenance.json name different settings")
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:

@@ -1,5 +1,6 @@
 """Runs that write a record as they go, and resume an unfinished one where it stopped."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.solve.driver import drive, engine_of
+from metastable.solve.memory import check_plan
 from metastable.solve.plan import Plan
 from metastable.solve.segments import Segment
 from metastable.solve.simulate import collect, provenance, together
@@ -18,10 +20,10 @@ from metastable.store import arrays_on_disk
 from metastable.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from metastable.store.describe import Parts, take_apart
 from metastable.store.files import PART, disk_errors, reason, remove
-from metastable.store.folder import STATE, Purpose, check, claim, damaged, finish, release
+from metastable.store.folder import STATE, Purpose, check, claim, damaged, finish, read_provenance, release, tidy
 from metastable.store.layout import check_state, fixed_arrays, restored_segment, segment_arrays
 from metastable.store.reading import DATA, load, read_data
-from metastable.store.recipe import Recipe, fingerprint, recipe_of, settings_of, write_recipe
+from metastable.store.recipe import Recipe, check_recipe, fingerprint, recipe_of, settings_of, write_recipe
 from metastable.store.run_facts import ended_facts, read_facts, unfinished_facts
 from metastable.trajectory import Trajectory
 
@@ -78,6 +80,7 @@ def run(
     """
     folder = Path(out)
     stop_rule(plan, until)  # before anything is written
+    check_plan(plan)
     dynamics = together(plan)
     parts = take_apart(dynamics)
     tokens = x.reshape(*plan.shape, plan.n, plan.d)
@@ -85,12 +88,15 @@ def run(
     job = _Job(plan, x, until, own, parts, fingerprint(plan, x, until, parts))
     purpose = job.purpose()
     if check(folder, purpose) == "finished":  # needs no lock, so it can be read where nothing can be written
+        tidy(folder)
         return load(folder, dynamics=dynamics)
     with claim(folder, purpose, lambda: _session(folder, job)) as status:
         if status == "finished":
             return load(folder, dynamics=dynamics)
         if not (folder / DATA).exists():
             _begin(folder, job)
+        elif status == "unfinished":
+            _verify(folder, job)
         return _resume(folder, job, progress)
 
 
@@ -126,12 +132,27 @@ def _begin(folder: Path, job: _Job) -> None:
         raise
 
 
+def _verify(folder: Path, job: _Job) -> None:
+    """Refuse an unfinished record whose settings are no longer those of this run: someone changed them by hand."""
+    attributes, fixed = fixed_arrays(job.plan.times, job.x.reshape(*job.plan.shape, *job.x.shape[1:]), job.parts)
+    there, arrays = arrays_on_disk.read(folder / DATA, only=fixed)
+    if {name: there.get(name) for name in attributes} != json.loads(json.dumps(attributes)):
+        raise damaged(folder, "the dynamics written in it are not those of this run")
+    for name, (_, values) in fixed.items():
+        if name not in arrays or not np.array_equal(arrays[name], values):
+            raise damaged(folder, f"its array {name!r} is not that of this run")
+    check_recipe(folder, read_provenance(folder, "run")["settings"])
+
+
 def _resume(folder: Path, job: _Job, progress: Callable[[float], None] | None) -> Trajectory:
     before = _checkpoint(folder, job)
     plan = job.plan if before is None else replace(job.plan, engine=_engine_used(folder, job.plan))
     segments: list[Segment] = []
     if before is not None:
-        segments.append(restored_segment(plan, read_data(folder, before.saved)[1], before))
+        try:
+            segments.append(restored_segment(plan, read_data(folder, before.saved)[1], before))
+        except (ValueError, KeyError) as error:
+            raise error if isinstance(error, InputError) else damaged(folder, reason(error)) from error
     if before is None or (before.status == "done" and before.saved < len(plan.times)):
         state = None if before is None else dict(before.state)
         coming = drive(plan, job.x, job.until, checkpoint=state)

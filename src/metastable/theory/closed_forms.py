@@ -6,9 +6,10 @@ integrator or against multi-precision arithmetic.
 | what | names |
 | --- | --- |
 | equal angles on the sphere | equiangular_rate, equiangular_time, equiangular_path, prelayernorm_rates |
+| equal angles, normalisation schemes | scheme_rates, scheme_path |
 | two tokens, two clusters | two_cluster_rate, two_cluster_time, two_cluster_log_time |
 | causal attention | first_token_path, causal_second_token_rate, causal_second_token_time |
-| linear rates | consensus_rates, causal_consensus_rates, mode_growth_rate, fastest_mode |
+| linear rates | consensus_rates, causal_consensus_rates, mode_growth_rate, noise_threshold, fastest_mode |
 | energy | interaction_energy, energy_rate, rotational_imbalance, largest_energy, uniform_energy |
 | chance | hemisphere_probability, cap_mass, strong_centers, parked_centers_circle |
 | random matrices | ginibre_dominant_positive_2d |
@@ -35,6 +36,7 @@ from metastable.theory.euclidean_forms import (
     uniform_attention_rescaled_path,
     unscaled,
 )
+from metastable.theory.scheme_forms import SCHEMES, scheme_path, scheme_rates
 from metastable.theory.sphere_forms import (
     RENYI_PARKING_CONSTANT,
     cap_mass,
@@ -48,6 +50,7 @@ from metastable.theory.sphere_forms import (
     interaction_energy,
     largest_energy,
     mode_growth_rate,
+    noise_threshold,
     parked_centers_circle,
     rotational_imbalance,
     strong_centers,
@@ -63,6 +66,7 @@ from metastable.theory.two_clusters import (
 
 __all__ = [
     "RENYI_PARKING_CONSTANT",
+    "SCHEMES",
     "cap_mass",
     "causal_consensus_rates",
     "causal_second_token_rate",
@@ -83,10 +87,13 @@ __all__ = [
     "interaction_energy",
     "largest_energy",
     "mode_growth_rate",
+    "noise_threshold",
     "parked_centers_circle",
     "prelayernorm_rates",
     "rescaled",
     "rotational_imbalance",
+    "scheme_path",
+    "scheme_rates",
     "strong_centers",
     "two_cluster_log_time",
     "two_cluster_rate",

@@ -80,20 +80,36 @@ def causal_consensus_rates(n: int) -> np.ndarray:
     return -(1.0 - 1.0 / np.arange(1, n + 1))
 
 
-def mode_growth_rate(k: ArrayLike, beta: float, normalise: str = "softmax") -> np.ndarray:
-    """Growth rate of mode k of a small perturbation of the uniform law on the circle.
+def mode_growth_rate(
+    k: ArrayLike, beta: float, normalise: str = "softmax", d: int = 2, noise: float = 0.0
+) -> np.ndarray:
+    """Growth rate of mode k of a small perturbation of the uniform law on S^{d-1}, infinitely many tokens.
 
-    k^2 I_k(beta)/beta (USA), divided by I_0(beta) for SA.
+    k(k+d-2) (j_k(beta)/beta - noise^2/2) for USA, with j_k/j_0 in the place of j_k for SA, where j_k is what the kernel
+    e^{beta <x, y>} does to mode k: I_k(beta) on the circle, the spherical Bessel function i_k(beta) on S^2, and
+    Gamma(d/2) (2/beta)^{d/2-1} I_{k+d/2-1}(beta) in general.
+
+    >>> round(float(mode_growth_rate(1, 2.0, noise=0.5)), 6)
+    0.223887
     """
     check_normalise(normalise)
     k = np.asarray(k, dtype=float)
-    if beta == 0.0:  # I_k(beta)/beta tends to 1/2 for k = 1 and to 0 above
-        return np.where(k == 1, 0.5, 0.0)
-    ratio = ive(k, beta) / ive(0, beta)
-    rate: np.ndarray = k**2 * ratio / beta
+    if beta == 0.0:  # j_k(beta)/beta tends to 1/d for k = 1 and to 0 above
+        pull = np.where(k == 1, 1.0 / d, 0.0)
+    else:
+        pull = ive(k + d / 2 - 1, beta) / ive(d / 2 - 1, beta) / beta
     if normalise == "unnormalised":
-        rate = rate * np.exp(beta) * ive(0, beta)
-    return rate
+        pull = pull * hyp0f1(d / 2.0, beta**2 / 4.0)  # j_0(beta)
+    return np.asarray(k * (k + d - 2) * (pull - noise**2 / 2.0))
+
+
+def noise_threshold(beta: float, normalise: str = "softmax", d: int = 2) -> float:
+    """The noise sigma below which the uniform law on S^{d-1} is unstable: sigma^2 = 2 j_1(beta)/beta, SA: over j_0.
+
+    >>> round(noise_threshold(2.0) ** 2, 6)  # 2 I_1(2) / (2 I_0(2))
+    0.697775
+    """
+    return float(np.sqrt(2.0 * mode_growth_rate(1, beta, normalise, d) / (d - 1)))
 
 
 def fastest_mode(beta: float) -> int:

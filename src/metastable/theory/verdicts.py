@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metastable.equation.html_cards import card
 from metastable.errors import InputError
 from metastable.theory.intervals import Interval, exact_interval, mean_interval
 
@@ -43,7 +44,7 @@ class Row:
     notes: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """What was claimed, what was measured, and what follows.
 
@@ -97,6 +98,16 @@ class Verdict:
         low, high = self.interval
         return f"{self.measured:.{digits}g} [{low:.{digits}g}, {high:.{digits}g}]"
 
+    def __repr__(self) -> str:
+        claim = self.claim.rstrip(".") if len(self.claim) <= 100 else self.claim[:99].rstrip() + "…"
+        return f"Verdict({self.status}: {claim}; {self.reading()}, {self.eligible} instances)"
+
+    def _repr_html_(self) -> str:
+        counted = f"{self.reading()} (95% interval); {self.eligible} of {self.instances} instances are eligible"
+        facts = [("claim", f"{self.claim} ({self.source})"), ("measured", counted), ("criterion", self.criterion)]
+        rows = [(row.status, row.reading) for row in self.rows]
+        return card(self.status.capitalize(), [*facts, *rows, *([("note", self.notes)] if self.notes else [])])
+
     def __str__(self) -> str:
         lines = [
             f"{self.status.upper()}: {self.claim} ({self.source}, {self.kind})",
@@ -125,14 +136,8 @@ def _numbers(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain_numbers(judged: Verdict | Row) -> dict[str, Any]:
-    return {"measured": _plain(judged.measured), "interval": [_plain(v) for v in judged.interval]}
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-# --- judging ------------------------------------------------------------------------------------------------------
+    measured, *interval = (float(v) if np.isfinite(v) else None for v in (judged.measured, *judged.interval))
+    return {"measured": measured, "interval": interval}
 
 
 def judge_share(
@@ -258,7 +263,8 @@ def judge_number(
     """
     values = np.asarray(values, dtype=float).reshape(-1)
     behind = len(values) if deciding is None else deciding
-    low, high = interval or (_range(values) if exact else mean_interval(values))
+    ends = (float(values.min()), float(values.max())) if exact and len(values) else mean_interval(values)
+    low, high = interval or ends
     measured = float(values.mean()) if len(values) else np.nan
     if accepted[0] <= low and high <= accepted[1]:
         found: Status = "holds"
@@ -269,10 +275,6 @@ def judge_number(
     count = behind if instances is None else instances
     remarks = "; ".join(part for part in (few, notes) if part)
     return Verdict(claim, source, status, kind, rule, count, behind, measured, (low, high), (), remarks)
-
-
-def _range(values: np.ndarray) -> Interval:
-    return (float(values.min()), float(values.max())) if len(values) else (-np.inf, np.inf)
 
 
 def from_readings(

@@ -80,6 +80,12 @@ def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
     return _eigenbasis(dyn.weights.value_map(d=d)[0]).condition < _WORST_BASIS
 
 
+def has_orthogonal_basis(dyn: Dynamics, d: int) -> bool:
+    """Whether V is symmetric: then tokens are as far apart as their coordinates are."""
+    V = dyn.weights.value_map(d=d)[0]
+    return bool(np.array_equal(V, V.T))
+
+
 def rounding_of_rates(dyn: Dynamics, d: int) -> float:
     """By how many roundings of 1 a rounding of V may move its eigenvalues; inf without a usable eigenbasis."""
     found = _eigenbasis(dyn.weights.value_map(d=d)[0])
@@ -157,13 +163,18 @@ def _log_matrix(V: np.ndarray, dt: float) -> np.ndarray:
     return np.asarray(logm(R).real) / dt
 
 
-def quiet_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def quiet_product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """a @ b, a few rows at a time, so that BLAS stays on one thread: its others would then spin for a while on the
     cores that the chart's kernels want."""
     rows = max(1, _ONE_THREAD // (b.shape[-1] * b.shape[-2]))
-    if a.shape[-2] <= rows:
-        return np.asarray(a @ b)
-    return np.concatenate([a[..., k : k + rows, :] @ b for k in range(0, a.shape[-2], rows)], axis=-2)
+    if out is None:
+        if a.shape[-2] <= rows:
+            return np.asarray(a @ b)
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*batch, a.shape[-2], b.shape[-1]), np.result_type(a, b))
+    for k in range(0, a.shape[-2], rows):
+        np.matmul(a[..., k : k + rows, :], b, out=out[..., k : k + rows, :])
+    return out
 
 
 # --- maps of the chart ------------------------------------------------------------------------------------------

@@ -70,19 +70,21 @@ def kinds(plan: Plan) -> list[np.ndarray]:
 
 
 def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
-    """Coordinates of runs and copies (m, B, n, d) in the basis of the run itself."""
-    out, found = np.array(scaled), of_runs(plan)
+    """Coordinates of runs and copies (m, B, n, d) in the basis of the run itself; what is given may be overwritten."""
+    out, found = scaled if scaled.flags.writeable else np.array(scaled), of_runs(plan)
     for run in range(plan.originals, plan.runs):
         M = basis.common_coordinates(found[run % plan.originals], found[run])
         signs = np.diagonal(M)
         mixed = np.argwhere(M - np.diag(signs))
+        given = scaled[:, run]
         with np.errstate(invalid="ignore", over="ignore"):
             if len(mixed) > len(M):
-                out[:, run] = basis.quiet_product(scaled[:, run], M.T)
+                out[:, run] = basis.quiet_product(given, M.T)
                 continue
-            out[:, run] *= signs
+            turned = given * signs
             for k, l in mixed:  # few: directions that grow (nearly) alike
-                out[:, run, :, k] += M[k, l] * scaled[:, run, :, l]
+                turned[..., k] += M[k, l] * given[..., l]
+        out[:, run] = turned
     return out
 
 
@@ -273,8 +275,7 @@ class KernelChart(Engine):
         return {**{name: value for name, value in made._asdict().items() if name != "k"}, "k": np.asarray(0)}
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
-        ends = [np.array(state[name]) for name in ("before", "after", "now", "refs")]
-        before = kernel_runs.State(ends[0], ends[1], ends[2], ends[3], int(state["k"]))
+        before = kernel_runs.State(*(np.array(state[n]) for n in ("before", "after", "now", "refs")), int(state["k"]))
         found = of_runs(plan)
         bases = [_basis(chart) for chart in charts(plan)]
         assert plan.method.tableau is not None
@@ -290,13 +291,15 @@ class KernelChart(Engine):
             low,
             high,
             np.zeros(plan.runs) if plan.shakes is None else plan.shakes,
+            plan.originals,
         )
-        S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found])
-        if stops.saves.all():
-            x = kernel_runs.tokens(saved.zeta, S)
-        else:
-            x = np.zeros(saved.zeta.shape)
-            x[stops.saves] = kernel_runs.tokens(saved.zeta[stops.saves], S)
+        # where distances are those of the coordinates, copies are compared by these alone
+        shown = plan.originals if all(basis.has_orthogonal_basis(dyn, plan.d) for dyn in plan.dynamics) else plan.runs
+        S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found[:shown]])
+        zeta, kept = saved.zeta[:, :shown], stops.saves
+        x = kernel_runs.tokens(zeta, S) if kept.all() else np.zeros(zeta.shape)
+        if not kept.all():
+            x[kept] = kernel_runs.tokens(zeta[kept], S)
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         everyone = np.full(plan.runs, stops.end)

@@ -29,10 +29,10 @@ class State(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What members save: states, their references and zeta."""
+    """What is saved: states of the first members and their references, and zeta of all."""
 
-    y: np.ndarray  # (m, B, n, d)
-    refs: np.ndarray  # (m, B, n)
+    y: np.ndarray  # (m, kept, n, d)
+    refs: np.ndarray  # (m, kept, n)
     zeta: np.ndarray  # (m, B, n, d)
 
 
@@ -53,6 +53,7 @@ def advance(
     low: np.ndarray,
     high: np.ndarray,
     shakes: np.ndarray,
+    kept: int | None = None,
 ) -> tuple[State, Saved]:
     """Before each save take ``counts`` steps, then read the state at the fraction ``thetas`` of the last one.
 
@@ -72,22 +73,26 @@ def advance(
         Token i sees the tokens low[i] <= j < high[i].
     shakes : array (B,)
         Relative size of the noise put on a member's digits at every choice of references; 0 for none.
+    kept : int, optional
+        Of how many members, from the first on, states are saved; of copies zeta will do. By default of all.
     """
     B, n, d = state.now.shape
+    kept = B if kept is None else kept
     counts, m = np.ascontiguousarray(counts, np.int64), len(counts)
     steps = (state.k, counts, np.ascontiguousarray(thetas, np.float64), float(dt))
     tableau = np.ascontiguousarray(tableau, np.float64)
     low, high = (np.ascontiguousarray(a, np.int64) for a in (low, high))
-    y, refs, zeta = np.empty((B, m, n, d)), np.empty((B, m, n), np.int64), np.empty((B, m, n, d))
+    y, refs, zeta = np.empty((kept, m, n, d)), np.empty((B, m, n), np.int64), np.empty((B, m, n, d))
 
     def one(b: int) -> None:
         own = (state.before[b], state.after[b], state.now[b], state.refs[b])
         every = kernels.refer_every(bases[b].top, dt)
         scheme = (every, tableau, float(layer), low, high, float(shakes[b]))
-        run(bases[b], kernels.room(n, d), *own, *steps, *scheme, y[b], refs[b], zeta[b])
+        states = y[b] if b < kept else zeta[b]  # states that nobody wants are overwritten by zeta
+        run(bases[b], kernels.room(n, d), *own, *steps, *scheme, states, refs[b], zeta[b])
 
     share(one, B)
-    return state._replace(k=state.k + int(counts.sum())), Saved(*(a.swapaxes(0, 1) for a in (y, refs, zeta)))
+    return state._replace(k=state.k + int(counts.sum())), Saved(*(a.swapaxes(0, 1) for a in (y, refs[:kept], zeta)))
 
 
 def basis(chart: Chart) -> kernels.Basis:
@@ -114,7 +119,7 @@ def tokens(zeta: np.ndarray, S: np.ndarray) -> np.ndarray:
     def some(part: int) -> None:
         rows = slice(*cuts[part])
         with np.errstate(invalid="ignore", over="ignore"):
-            out[rows] = quiet_product(zeta[rows], turned)
+            quiet_product(zeta[rows], turned, out[rows])
 
     cuts = pieces(len(zeta), cores() if zeta.size > _SHARED else 1)
     share(some, len(cuts))

@@ -156,7 +156,8 @@ def _mix(summation: str, tol: float, tangent: bool, dyn: Dynamics, now: Weights,
     A = _score_map(now)  # (h, d, d), or None for the identity
     # On the sphere the part along x_i is projected out: that along the query, unless Q^T K or V turn it away.
     straight = A is None and now.V is None and now.O is None
-    radial = not (tangent and dyn.geometry.tangent is project and dyn.block is None and straight)
+    plain = dyn.geometry.tangent is project and dyn.geometry.gained is None and dyn.block is None
+    radial = not (tangent and plain and straight)
 
     def gathered(y: Any, beta: Any, *maps: Any) -> np.ndarray:
         return _gather_own(np.asarray(y), np.asarray(beta), maps, dyn, summation, tol, radial)

@@ -21,6 +21,8 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
+from metastable.backend import can_keep
+
 WIDTH = {np.dtype(np.float64): 8, np.dtype(np.float32): 16}
 
 
@@ -34,6 +36,26 @@ def _fingerprint() -> str:
 # numba takes a kept kernel for good as long as the file of the kernel itself is unchanged, but kernels contain
 # functions and numbers of other files. The name under which a kernel is kept therefore tells all sources.
 SOURCES = _fingerprint()
+
+
+def kernel_home() -> Path | None:
+    """Where this installation's kernels are kept: in the user's cache, not beside the package; None where nowhere."""
+    package = Path(__file__).resolve().parents[2]
+    return can_keep(f"kernels/{hashlib.sha256(str(package).encode()).hexdigest()[:8]}")
+
+
+def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """numba's ``njit``, with what it compiles kept between processes where that is possible."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        before = config.CACHE_DIR  # NUMBA_CACHE_DIR, where it is set; of other packages' functions it stays so
+        config.CACHE_DIR = before or str(kernel_home() or "")
+        try:
+            return njit(cache=bool(config.CACHE_DIR), **options)(function)
+        finally:
+            config.CACHE_DIR = before
+
+    return compiled
 
 
 def features() -> str:
@@ -56,7 +78,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     Kernels release the interpreter's lock: `threads.share` runs them on all cores without any OpenMP pool.
     """
     function.__qualname__ += f"_{SOURCES}"
-    return njit(nogil=True, cache=True, error_model="numpy")(function)
+    return kept(nogil=True, error_model="numpy")(function)
 
 
 # Small functions are copied into the kernels that call them.

@@ -124,7 +124,8 @@ export class Player {
     this.scene.load(run);
     this.scene.look.chosen = -1;
     if (!same) {
-      this.set("first", run.causal);
+      this.set("first", run.causal || Boolean(run.first));
+      if (run.colour) this.setColour(run.colour);
       this.set("trails", run.kind === "line");
       this.set("fit", run.grows);
     }

@@ -2,6 +2,7 @@
 
 ``tensors`` are the weights by the library's own names, relative to the base model; ``config`` is an object whose
 attributes are the entries of ``config.json``. Neither needs PyTorch, so one file serves a loaded model and a file.
+What they give is registered with JAX, so that a compiled step takes a layer's weights as its argument.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from metastable.backend import register
 from metastable.errors import InputError
 
 Array = np.ndarray
@@ -29,6 +31,7 @@ class Tensors(Mapping[str, Array]):
         return values.shape, values.ravel()[:: max(1, values.size // most)]
 
 
+@register
 @dataclass(frozen=True)
 class Norm:
     """LayerNorm ("layer"), RMSNorm ("rms") or a gain alone ("scale"): gain (d,), bias (d,) or None, and epsilon."""
@@ -39,6 +42,7 @@ class Norm:
     eps: float
 
 
+@register
 @dataclass(frozen=True)
 class HeadNorm:
     """A norm of queries or keys: gain (1, k) for all heads or (h, k), bias alike or None.
@@ -53,6 +57,7 @@ class HeadNorm:
     joint: bool = False
 
 
+@register
 @dataclass(frozen=True)
 class FeedForward:
     """W_out act(W_in x + b_in) + b_out; with a gate, W_out (act(gate x + b_gate) * (W_in x + b_in)) + b_out."""
@@ -66,6 +71,7 @@ class FeedForward:
     b_gate: Array | None = None
 
 
+@register
 @dataclass(frozen=True)
 class Experts:
     """Several gated MLPs, of which a router (e, d) chooses the ``top`` for each token.
@@ -82,6 +88,7 @@ class Experts:
     normalised: bool = True
 
 
+@register
 @dataclass(frozen=True)
 class Cross:
     """A decoder's attention to its encoder's last states: maps as in ``BlockWeights``, and a norm of who looks."""
@@ -94,6 +101,7 @@ class Cross:
     norm: Norm
 
 
+@register
 @dataclass(frozen=True)
 class BlockWeights:
     """One transformer layer.

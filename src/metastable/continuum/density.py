@@ -1,0 +1,234 @@
+"""`density`: the mean-field equation, n = infinity as one run.
+
+    d rho/dt + div(rho v[rho]) = (sigma^2/2) Laplace rho,      v[rho](x) = P_x (pull of rho at x)
+
+on the circle (d = 2) and on S^2 (d = 3). Spectral in space: rho is held by its moments, and the equation is tested with
+every mode, so that mass is kept to rounding. Adaptive in time (DOP853), and in space: whenever the highest modes are no
+longer small, or rho dips below 0, the step is taken again with twice as many. A law that falls into clusters becomes a
+sum of point masses, which no number of modes can hold: the run then ends with the status "unresolved".
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.integrate import DOP853
+
+from metastable.continuum.law_pull import MOST_ENTRIES, kernel_is_spectral, law_rate
+from metastable.continuum.laws import Density
+from metastable.continuum.surfaces import SURFACES, Moments, Surface, resized, surface
+from metastable.equation.dynamics import Dynamics
+from metastable.errors import InputError, door
+from metastable.solve.checks import real, save_times
+
+Law = str | Callable[[np.ndarray], Any] | np.ndarray | Density
+_TAIL = 7 / 8  # modes above this share of the degree are the tail
+
+
+@door
+def density(
+    dynamics: Dynamics,
+    rho0: Law,
+    t: float = 10.0,
+    *,
+    d: int | None = None,
+    save: Any = 101,
+    rtol: float = 1e-9,
+    modes: int | None = None,
+    most: int | None = None,
+) -> Density:
+    """The law of infinitely many tokens over time.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        On the sphere, full attention, softmax or unnormalised, dot scores; any Q, K, V, any number of heads, noise.
+    rho0 : function, array, "uniform" or Density
+        The law at time 0, divided by its mass: a function of points (m, d) that gives (m,); values at even angles of
+        the circle from 0 on, (m,); or a `Density`, whose last law is taken.
+    t : float
+        The horizon.
+    d : int, optional
+        2 for the circle, 3 for S^2; needed where neither the weights nor ``rho0`` say it (then it is 2).
+    save : int or array
+        A number of evenly spaced times, or the times. Saving never changes a run.
+    rtol : float
+        Tolerance of a step, relative to the law's mass; modes above 7/8 of the degree stay below ten times as much.
+    modes, most : int, optional
+        The degree to begin with, and the largest (512 on the circle, 48 on S^2).
+
+    Returns
+    -------
+    Density
+        With ``status`` "done", or "unresolved" where the law became too sharp at ``valid_until``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from metastable.equation.dynamics import Dynamics
+    >>> law = density(Dynamics(beta=4.0), lambda x: 1.0 + 1e-3 * x[:, 0], t=1.0, d=2, save=2)
+    >>> float(law.mass_error) < 1e-12, law.status
+    (True, 'done')
+    >>> round(float(np.log(law.mode(1)[-1] / law.mode(1)[0])), 4)  # the rate is I_1(4)/(4 I_0(4)) = 0.2159
+    0.2159
+    """
+    t, rtol = real("t", t, least=0.0), real("rtol", rtol, above=0.0)
+    dim = _dimension(dynamics, rho0, d)
+    _check_parts(dynamics)
+    times = save_times(save, t, None)
+    run = _Run(dynamics, rtol, _largest(dynamics, dim, most))
+    first = SURFACES[dim].smallest if modes is None else int(modes)
+    return run.through(*_started(run, rho0, surface(dim, min(first, run.most))), times, t)
+
+
+class _Run:
+    """One solution, step by step."""
+
+    def __init__(self, dyn: Dynamics, rtol: float, most: int) -> None:
+        self.dyn, self.rtol, self.most = dyn, rtol, most
+        self.tail = max(10.0 * rtol, 1e-13)
+        self.steps = 0
+
+    def resolved(self, c: Moments, on: Surface) -> bool:
+        """Whether the highest modes are small and the law is nowhere negative, both relative to what is largest."""
+        rho = on.values(c)
+        high = np.abs(c[on.degrees > _TAIL * on.degree]).max() / np.abs(c.flat[0])
+        return bool(high <= self.tail and rho.min() >= -100.0 * self.tail * rho.max())
+
+    def through(self, c: Moments, on: Surface, times: np.ndarray, end: float) -> Density:
+        """The laws at the saved times, as many as could be resolved."""
+        times = np.minimum(times, end)
+        saved: list[Moments] = [c] * int(np.count_nonzero(times <= 0.0))
+        solver, now = self._solver(c, on, 0.0, end), 0.0
+        while len(saved) < len(times):
+            failed = solver.step()
+            after = solver.y.reshape(c.shape)
+            if failed or not self.resolved(after, on):
+                if 2 * on.degree > self.most:
+                    break
+                finer = surface(on.dimension, 2 * on.degree)
+                c, on = resized(c, finer), finer
+                solver = self._solver(c, on, now, end, solver.step_size)
+                continue
+            reached = int(np.count_nonzero(times <= solver.t))
+            if reached > len(saved):
+                between = solver.dense_output()
+                saved += [between(s).reshape(c.shape) for s in times[len(saved) : reached]]
+            c, now, self.steps = after, float(solver.t), self.steps + 1
+        return self._density(saved, on, times, now)
+
+    def _solver(self, c: Moments, on: Surface, now: float, end: float, step: float | None = None) -> DOP853:
+        rate, shape = law_rate(self.dyn, on), c.shape
+        return DOP853(
+            lambda _, y: rate(y.reshape(shape)).ravel(),
+            now,
+            c.ravel().astype(complex),
+            end,
+            rtol=max(self.rtol, 3e-14),
+            atol=self.rtol * 1e-4 * float(np.abs(c.flat[0])),
+            first_step=None if step is None else min(step, end - now),
+        )
+
+    def _density(self, saved: list[Moments], on: Surface, times: np.ndarray, now: float) -> Density:
+        done = len(saved) == len(times)
+        message = ""
+        if not done:
+            message = (
+                f"After t = {now:.4g} the law is too sharp for {on.degree} modes (the largest allowed); the times up "
+                "to there are kept. Raise `most`, or add noise."
+            )
+            if not saved:
+                raise InputError(f"{message} There is none: save an earlier time.")
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+        status = "done" if done else "unresolved"
+        whole = np.stack([resized(c, on) for c in saved])
+        return Density(times[: len(saved)], whole, on, self.dyn, status, float(now), message, self.steps)
+
+
+# --- what is given ------------------------------------------------------------------------------------------------
+
+
+def _started(run: _Run, rho0: Law, on: Surface) -> tuple[Moments, Surface]:
+    """The moments of the first law, in a basis that resolves it."""
+    while True:
+        c = _moments(rho0, on)
+        if run.resolved(c, on):
+            return c, on
+        if 2 * on.degree > run.most:
+            raise InputError(
+                f"rho0 is not smooth enough for {on.degree} modes, or negative somewhere; give a smoother law."
+            )
+        on = surface(on.dimension, 2 * on.degree)
+
+
+def _moments(rho0: Law, on: Surface) -> Moments:
+    if isinstance(rho0, Density):
+        return resized(rho0.moments[-1], on)
+    if isinstance(rho0, str):
+        if rho0 != "uniform":
+            raise InputError(f"rho0 must be a function of points, values at even angles or 'uniform', not {rho0!r}.")
+        values = np.ones(len(on.points))
+    elif callable(rho0):
+        values = np.asarray(rho0(on.points), dtype=float)
+        if values.shape != (len(on.points),):
+            raise InputError(f"rho0 must give one number per point, ({len(on.points)},), not shape {values.shape}.")
+    else:
+        return _from_even_angles(np.asarray(rho0, dtype=float), on)
+    _check_law(values)
+    c = on.moments(values)
+    return c / float(on.weights @ values)
+
+
+def _from_even_angles(values: np.ndarray, on: Surface) -> Moments:
+    if values.ndim != 1 or len(values) < 2:
+        raise InputError(f"Values of rho0 are those at even angles of the circle, (m,), not shape {values.shape}.")
+    _check_law(values)
+    c = np.fft.rfft(values)[: (len(values) + 1) // 2] / values.sum()
+    out = np.zeros(on.degrees.shape, complex)
+    out[: min(len(c), len(out))] = c[: len(out)]
+    return out
+
+
+def _check_law(values: np.ndarray) -> None:
+    if not np.isfinite(values).all() or values.min() < -1e-12 * values.max() or values.max() <= 0.0:
+        raise InputError(f"rho0 must be finite and nowhere negative; its least value is {values.min():.3g}.")
+
+
+def _dimension(dyn: Dynamics, rho0: Law, d: int | None) -> int:
+    if not isinstance(dyn, Dynamics):
+        raise InputError(f"density needs a Dynamics object, not {type(dyn).__name__}.")
+    own = rho0.surface.dimension if isinstance(rho0, Density) else 2 if isinstance(rho0, (np.ndarray, list)) else None
+    found = {int(each) for each in (d, own, dyn.weights.dimension) if each is not None} or {2}
+    if len(found) > 1 or not found <= set(SURFACES):
+        raise InputError(f"A density lives on the circle (d = 2) or on S^2 (d = 3), not in d = {sorted(found)}.")
+    return found.pop()
+
+
+def _check_parts(dyn: Dynamics) -> None:
+    """One sentence for every part that has no law of infinitely many tokens here."""
+    why = None
+    if not dyn.geometry.fixed_norm or dyn.geometry.gained is not None:
+        why = f"geometry='sphere', not {dyn.geometry.name!r}"
+    elif dyn.normalise.stream not in ("softmax", "unnormalised") or not dyn.score.is_dot:
+        why = "dot scores with normalise='softmax' or 'unnormalised'"
+    elif dyn.mask.visible is not None or dyn.position is not None:
+        why = "full attention without positions (infinitely many tokens have no order)"
+    elif dyn.block is not None or dyn.time_dependent:
+        why = "no block, and weights that do not depend on time"
+    elif dyn.weights.biased or not dyn.weights.bilinear:
+        why = "weights without biases and norms"
+    elif dyn.noisy and not dyn.noise_kind.independent:
+        why = "independent noise (a common noise moves the density by chance)"
+    elif np.ndim(dyn.beta) or np.ndim(dyn.noise):
+        why = "one beta and one noise, not arrays of them"
+    if why:
+        raise InputError(f"A density needs {why}.")
+
+
+def _largest(dyn: Dynamics, dim: int, most: int | None) -> int:
+    if most is not None:
+        return int(real("most", most, least=4.0))
+    if dim == 2 or all(kernel_is_spectral(form) for form in dyn.weights.score_map(d=dim)):
+        return SURFACES[dim].largest
+    return int(np.sqrt(np.sqrt(MOST_ENTRIES) / 4.5)) - 2  # N is about 4.5 degree^2

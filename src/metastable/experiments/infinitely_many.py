@@ -1,0 +1,290 @@
+"""Infinitely many tokens as one run: the density of the mean-field equation, and how tokens approach it.
+
+`metastable.density` solves d rho/dt + div(rho v[rho]) = (sigma^2/2) Laplace rho on the circle and on S^2.
+
+1. Is it right? Modes of the uniform law grow at rates known in closed form (`mode_growth_rate`), noise included. The
+   solver's rates must agree to 1e-8 of the fastest rate: a perturbation of 1e-5 changes rates by its square, 1e-10.
+2. Do tokens approach it like n^(-1/2)? n tokens are drawn from the first law and move by themselves. Their distance
+   from the density at the horizon is measured by moments, D^2 = sum_k |c_k(tokens) - c_k(rho)|^2 / k^2 over the first
+   modes. If the flow of measures is stable, D is the sampling error, which falls like n^(-1/2), times a constant. As in
+   `mean_field` the exponent may be off by 1/12, half the way to the next rate of sampling, n^(-1/3).
+"""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.polynomial.legendre import leggauss
+from scipy.stats import linregress
+
+from metastable.continuum.density import density
+from metastable.continuum.law_pull import law_velocity
+from metastable.continuum.laws import Density
+from metastable.continuum.surfaces import legendre, surface
+from metastable.equation.dynamics import Dynamics
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.plots import series
+from metastable.plots.density_plots import density_picture
+from metastable.plots.style import SOFT, captioned, one_axes, paper
+from metastable.solve.simulate import simulate
+from metastable.theory.sphere_forms import mode_growth_rate, noise_threshold
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
+
+SOURCE = "mean field on the circle and on S^2"
+SMALL = 1e-5  # amplitude of the perturbed mode
+EXACT = 1e-8  # of the fastest rate
+NEAREST = 1.0 / 12.0  # of the exponent, as in `mean_field`
+PLACES = {2: "the circle", 3: "S^2"}
+TITLE = "Distance of tokens from the density against their number"
+
+
+@dataclass(frozen=True)
+class Params:
+    """``instances`` drawn modes; samples of each size up to ``sizes[-1]``, at least ``least`` of the largest."""
+
+    instances: int = 60
+    sizes: tuple[int, ...] = (64, 256, 1024, 4096, 16384)
+    samples: int = 40
+    least: int = 8
+    beta: float = 2.0
+    horizon: float = 2.0
+    dt: float = 0.05
+    compared: int = 6
+    drawn: int = 300
+    seed: int = 0
+
+    def count(self, n: int) -> int:
+        """Samples of n tokens."""
+        return min(self.samples, max(self.least, self.samples * 1024 // n))
+
+
+def first_law(x: np.ndarray) -> np.ndarray:
+    """A smooth law without symmetry: e^{x_1} (1 + x_1 x_2 / 2)."""
+    return np.asarray(np.exp(x[:, 0]) * (1.0 + 0.5 * x[:, 0] * x[:, 1]))
+
+
+def one_rate(seed: int) -> Data:
+    """The growth rate of a drawn mode of the uniform law, measured and exact, with the fastest rate of that law."""
+    rng = np.random.default_rng([seed, 17])
+    d, kind = int(rng.integers(2, 4)), str(rng.choice(["softmax", "unnormalised"]))
+    beta, k = float(rng.uniform(0.5, 9.0)), int(rng.integers(1, 7))
+    noise = noise_threshold(beta, kind, d) * float(rng.uniform(0.0, 1.3))
+    rates = mode_growth_rate(np.arange(1, 13), beta, kind, d, noise)
+    t = 0.5 / float(np.abs(rates).max())
+    across = 1 if d == 2 else 2
+    law = density(
+        Dynamics(beta=beta, normalise=kind, noise=noise),
+        lambda x: 1.0 + SMALL * ((x[:, 0] + 1j * x[:, across]) ** k).real,
+        t, d=d, save=2, rtol=1e-13,
+    )  # fmt: skip
+    size = law.mode(k)
+    return {
+        "place": np.array([d]), "mode": np.array([k]), "beta": np.array([beta]), "noise": np.array([noise]),
+        "rate": np.array([np.log(size[1] / size[0]) / t]), "theory": rates[k - 1 : k],
+        "fastest": np.array([np.abs(rates).max()]), "mass": np.array([law.mass_error]), "least": np.array([law.least]),
+    }  # fmt: skip
+
+
+def moments(x: np.ndarray, degree: int) -> np.ndarray:
+    """Moments of equal tokens (n, d) up to a degree, with those of `surfaces`, by the surface's own functions."""
+    if x.shape[1] == 2:
+        z = x[:, 0] + 1j * x[:, 1]
+        return np.array([(z.conj() ** k).mean() for k in range(degree + 1)])
+    P = legendre(degree, np.clip(x[:, 2], -1.0, 1.0))  # (m, l, n)
+    turned = np.exp(-1j * np.outer(np.arange(degree + 1), np.arctan2(x[:, 1], x[:, 0])))  # (m, n)
+    return np.asarray(np.einsum("mln,mn->ml", P, turned) / len(x))
+
+
+def distance(x: np.ndarray, law: Density, index: int, degree: int) -> float:
+    """D of the module's first lines; on S^2 over l, and all orders of each."""
+    off = np.abs(moments(x, degree) - law.moments[index][tuple([slice(0, degree + 1)] * (x.shape[1] - 1))]) ** 2
+    if x.shape[1] == 2:
+        return float(np.sqrt((off[1:] / np.arange(1, degree + 1) ** 2).sum()))
+    l = np.maximum(np.arange(degree + 1), 1)
+    twice = np.where(np.arange(degree + 1) == 0, 1.0, 2.0)[:, None]
+    return float(np.sqrt((4.0 * np.pi * twice * off / ((2 * l + 1) * l**2))[:, 1:].sum()))
+
+
+def run(params: Params, work: Work) -> Data:
+    def rates(first: int, last: int) -> Data:
+        rows = [one_rate(params.seed + k) for k in range(first, last)]
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    data = work.parts("rates", params.instances, 10, rates)
+    for d in PLACES:
+        law = density(Dynamics(beta=params.beta), first_law, params.horizon, d=d, save=41)
+        data |= {f"t {d}": law.t, f"law {d}": law.moments, f"degree {d}": np.array([law.surface.degree])}
+        for n in params.sizes:
+
+            def chunk(first: int, last: int, n: int = n, law: Density = law, d: int = d) -> Data:
+                x0 = np.stack([law.sample(n, params.seed + k) for k in range(first, last)])
+                x = _moved(params, x0, [params.horizon])[-1]
+                off = [[distance(a, law, 0, params.compared), distance(b, law, -1, params.compared)]
+                       for a, b in zip(x0, x)]  # fmt: skip
+                return {"D": np.array(off)}
+
+            data[f"D {d}-{n}"] = work.parts(f"{d}-{n}", params.count(n), max(1, 16384 // n), chunk)["D"]
+        data[f"tokens {d}"] = _moved(params, law.sample(params.drawn, params.seed), law.t)
+    return data
+
+
+def _moved(params: Params, x0: np.ndarray, times: object) -> np.ndarray:
+    return np.asarray(simulate(Dynamics(beta=params.beta), x0, params.horizon, params.dt, save=times).x)
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    return [
+        *(_rates(params, data, d) for d in PLACES),
+        _kept(params, data),
+        *(_approach(params, data, d) for d in PLACES),
+    ]
+
+
+def _rates(params: Params, data: Data, d: int) -> Verdict:
+    """Within EXACT of the fastest rate; softmax and unnormalised, with noise from 0 to 1.3 of the threshold."""
+    here = data["place"] == d
+    off = (np.abs(data["rate"] - data["theory"]) / data["fastest"])[here]
+    return judge_share(
+        f"Modes of the uniform law on {PLACES[d]} grow at their exact rates, noise included.",
+        SOURCE,
+        [bool(value <= EXACT) for value in off],
+        seeds=(params.seed + np.flatnonzero(here)).tolist(),
+        notes=f"modes 1 to 6, beta in [0.5, 9]; largest error {off.max(initial=0.0):.1e} of the fastest rate",
+    )
+
+
+def _kept(params: Params, data: Data) -> Verdict:
+    """Mass to 1e-12, an identity of the weak form; and no density below 0 by more than a resolved law allows."""
+    fine = (data["mass"] <= 1e-12) & (data["least"] >= -1e-10)
+    return judge_share(
+        "Every density keeps its mass to rounding and stays positive.",
+        SOURCE,
+        [bool(value) for value in fine],
+        seeds=[params.seed + k for k in range(len(fine))],
+        notes=f"largest change of mass {data['mass'].max():.1e}",
+    )
+
+
+def _approach(params: Params, data: Data, d: int) -> Verdict:
+    x = np.concatenate([np.full(len(data[f"D {d}-{n}"]), np.log(n)) for n in params.sizes])
+    fits = [linregress(x, np.concatenate([np.log(data[f"D {d}-{n}"][:, k]) for n in params.sizes])) for k in (0, 1)]
+    half = 1.96 * float(fits[1].stderr)
+    return judge_number(
+        f"At t = {params.horizon:g} tokens on {PLACES[d]} are as far from the density as n^(-1/2).",
+        SOURCE,
+        [fits[1].slope],
+        (-0.5 - NEAREST, -0.5 + NEAREST),
+        interval=(float(fits[1].slope) - half, float(fits[1].slope) + half),
+        deciding=len(x),
+        notes=f"exponent of the sampling error at t = 0: {fits[0].slope:.3f}",
+    )
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------
+
+
+def draw(params: Params, data: Data) -> Figures:
+    figures = {}
+    for d, place in PLACES.items():
+        on = surface(d, int(data[f"degree {d}"][0]))
+        law = Density(data[f"t {d}"], data[f"law {d}"], on, Dynamics(beta=params.beta), "done", params.horizon)
+        picture = density_picture(law, SimpleNamespace(t=law.t, x=data[f"tokens {d}"]))
+        figures[f"Density over time on {place}, tokens over it"] = captioned(
+            picture,
+            f"Infinitely many tokens, and {params.drawn} drawn from the first law; beta = {params.beta:g}, V = I.",
+        )
+    n = np.array(params.sizes, dtype=float)
+    lines = {
+        f"{place}": np.array([data[f"D {d}-{k}"][:, 1].mean() for k in params.sizes]) for d, place in PLACES.items()
+    }
+    first = next(iter(lines.values()))[0]
+    slope = {r"slope $n^{-1/2}$": (n, 0.6 * first * np.sqrt(n[0] / n))}
+    approach = series(n, lines, reference=slope, xlabel="tokens $n$", ylabel="distance $D$ from the density",
+                      xscale="log", yscale="log", marks=True)  # fmt: skip
+    figures[TITLE] = captioned(
+        approach,
+        f"Mean over samples at t = {params.horizon:g}, first {params.compared} modes; beta = {params.beta:g}, V = I.",
+    )
+    figures["Growth rates of the density, measured and exact"] = captioned(
+        _rate_picture(data),
+        f"{len(data['rate'])} drawn modes, betas and noises, circle and S^2, softmax and unnormalised.",
+    )
+    return figures
+
+
+@paper()
+def _rate_picture(data: Data) -> Figure:
+    figure, panel = one_axes(None)
+    for d, place in PLACES.items():
+        here = data["place"] == d
+        theory, rate = ((data[name] / data["fastest"])[here] for name in ("theory", "rate"))
+        panel.scatter(theory, rate, s=12, label=place)
+    panel.plot([-1, 1], [-1, 1], color=SOFT, lw=0.8, ls=(0, (4, 2)), zorder=0.5)
+    panel.set(xlabel="exact rate / fastest", ylabel="measured rate / fastest")
+    panel.legend()
+    return figure
+
+
+def check(params: Params) -> dict[str, Check]:
+    """On the circle, tokens at quantiles of a law are an even grid in another variable: their moments are those of the
+    law to rounding, and stay so. They are moved by the plain formulas. On S^2 the velocity of a law is compared with a
+    quadrature of its own."""
+    angle = 2.0 * np.pi * np.arange(96) / 96
+    for _ in range(60):  # F(theta) = theta + sin(theta)/2, whose density is (1 + cos(theta)/2)/(2 pi)
+        angle = 2.0 * np.pi * np.arange(96) / 96 - 0.5 * np.sin(angle)
+    x, eye = np.stack([np.cos(angle), np.sin(angle)], axis=-1), np.eye(2)
+    law = density(Dynamics(beta=params.beta), lambda y: 1.0 + 0.5 * y[:, 0], 1.0, d=2, save=2)
+    there = plain.moved(lambda t, y: plain.projected(y, plain.pull(y, eye, eye, eye, params.beta)), x, 1.0, 100)
+    z = (there[:, 0] - 1j * there[:, 1])[:, None] ** np.arange(4)
+    on, (height, own) = surface(3, 16), leggauss(48)
+    sine, turn = np.sqrt(1.0 - height**2), 2.0 * np.pi * np.arange(96) / 96
+    around = np.stack([np.cos(turn), np.sin(turn)], axis=-1)
+    y = np.concatenate([(sine[:, None, None] * around), np.broadcast_to(height[:, None, None], (48, 96, 1))], axis=2)
+    y, w = y.reshape(-1, 3), np.repeat(own * 2.0 * np.pi / 96, 96)
+    seen = np.exp(params.beta * on.points[:50] @ y.T) * (w * first_law(y))
+    mean = (seen @ y) / seen.sum(axis=1, keepdims=True)
+    _, v = law_velocity(Dynamics(beta=params.beta), on)(on.moments(first_law(on.points)))
+    return {
+        "moments of the law": (law.moments[-1, :4].view(float), z.mean(axis=0).view(float), 1e-7),
+        "velocity on S^2": (v[:, :50], (on.frame[:, :50] * mean).sum(axis=-1), 1e-7),
+    }
+
+
+def finding(params: Params, data: Data) -> Finding:
+    far, near = (
+        float(np.mean([data[f"D {d}-{n}"][:, 1].mean() for d in PLACES]))
+        for n in params.sizes[:: len(params.sizes) - 1]
+    )
+    off = (np.abs(data["rate"] - data["theory"]) / data["fastest"]).max()
+    expected = np.sqrt(params.sizes[-1] / params.sizes[0])
+    return Finding(
+        "Infinitely many tokens follow one equation for their density.",
+        f"Its growth rates are right to {off:.0e}, and {params.sizes[-1]:,} tokens are {far / near:.0f} times "
+        f"nearer than {params.sizes[0]} at t = {params.horizon:g} (n^(-1/2) says {expected:.0f}).",
+        TITLE,
+    )
+
+
+EXPERIMENT = Experiment(
+    name="density",
+    title="Infinitely many tokens",
+    source=SOURCE,
+    figures="beyond the papers' figures",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"instances": 50, "sizes": (64, 512, 2048), "samples": 60},
+    full={"instances": 400, "sizes": (64, 256, 1024, 4096, 16384, 65536, 262144), "samples": 200},
+    text="The law of infinitely many tokens is one solution of the mean-field equation. Modes of the uniform law must "
+    "grow at their exact rates; tokens drawn from the first law must come near it like n^(-1/2).",
+    check=check,
+    finding=finding,
+    topic="beyond",
+    leaves_out="more than 2,048 tokens",
+)

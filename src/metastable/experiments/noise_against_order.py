@@ -1,0 +1,288 @@
+"""Noise against order: when does noise keep tokens apart, and what does one noise for all tokens do?
+
+x_i' = P (pull) + sigma P dW_i on the circle and on S^2, softmax (SA) and unnormalised (USA) attention, Q = K = V = I.
+
+1. Independent noise. Mode k of the uniform law grows at k(k+d-2)(j_k(beta)/beta - sigma^2/2), so it is unstable exactly
+   when sigma is below `noise_threshold`. With tau = 1/(rate of mode 1 without noise) and f = (sigma/threshold)^2,
+   a stable uniform law of n tokens has modes of mean square at most 1/(n (1 - 1/f)) (a linear equation with noise
+   1/sqrt(n)). Runs to 20 tau from uniform tokens: for f in [1.4, 2] the mean square of the first modes must stay below
+   four times that, and for f in [0.4, 0.7], where the sampling noise grows by e^6 at least, some mode must exceed 0.3.
+2. The density of infinitely many tokens has the same order parameter, to 0.06: Euler-Maruyama in steps of tau/50 errs
+   by a hundredth, n tokens fluctuate by n^(-1/2). beta is at most 2.5 there, so that one cluster forms.
+3. Common noise, sigma P dW with one W for all. Two near tokens part by d log|delta| = -sigma <x, o dW>, whose mean is
+   -(d-1) sigma^2/2: noise brings tokens together, with no attention at all. The mean rate of pairs (V = 0) must be that
+   number to 5%. With attention, tokens meet (order above 0.95 by 20 tau) also at f = 2, where noise of their own keeps
+   them apart.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from metastable.backend import jnp
+from metastable.continuum.density import density
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.noises import Noise
+from metastable.equation.weights import Weights
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.infinitely_many import PLACES, moments
+from metastable.initial import sphere
+from metastable.plots import phase_diagram, series
+from metastable.plots.style import captioned
+from metastable.solve.simulate import simulate
+from metastable.theory.sphere_forms import mode_growth_rate, noise_threshold
+from metastable.theory.verdicts import Verdict, judge_number, judge_share
+
+SOURCE = "linear stability of the uniform law with noise"
+KINDS = {"softmax": "SA", "unnormalised": "USA"}
+COMBINED = [(d, kind) for d in PLACES for kind in KINDS]
+TAUS, STEPS = 20.0, 50  # horizon in units of tau, steps per tau
+MODES = 4
+BROKEN, LOUD, SAME, TOGETHER = 0.3, 4.0, 0.06, 0.95
+TITLE = "Order over beta and noise"
+
+
+@dataclass(frozen=True)
+class Params:
+    """``instances`` runs of ``n`` tokens on each side of the threshold; diagrams of ``grid_n`` tokens."""
+
+    n: int = 800
+    instances: int = 40
+    compared: int = 24
+    pairs: int = 400
+    grid_n: int = 256
+    betas: int = 8
+    sigmas: int = 9
+    highest: float = 4.0
+    seed: int = 0
+
+
+def sizes(x: np.ndarray) -> np.ndarray:
+    """The first modes of tokens (n, d), 1 for a point mass and n^(-1/2) for uniform ones, (MODES,)."""
+    c = np.abs(moments(x, MODES)) ** 2
+    if x.shape[1] == 2:
+        return np.sqrt(c[1:])
+    twice = np.where(np.arange(MODES + 1) == 0, 1.0, 2.0)[:, None]
+    return np.asarray(np.sqrt((twice * c).sum(axis=0) * 4.0 * np.pi / (2 * np.arange(MODES + 1) + 1))[1:])
+
+
+def settled(d: int, kind: str, beta: float, sigma: float, n: int, seed: int, noise: str = "independent") -> np.ndarray:
+    """Root mean squares of the first modes over the last fifth of a run from uniform tokens, (MODES,)."""
+    tau = 1.0 / float(mode_growth_rate(1, beta, kind, d))
+    dyn = Dynamics(beta=beta, normalise=kind, noise=sigma, noise_kind=noise)
+    times = np.linspace(0.8, 1.0, 9) * TAUS * tau
+    x = simulate(dyn, sphere(n, d, seed=seed), TAUS * tau, tau / STEPS, "euler", save=times, seed=seed).x
+    return np.asarray(np.sqrt(np.mean([sizes(cloud) ** 2 for cloud in x], axis=0)))
+
+
+def one(params: Params, seed: int, noise: str) -> Data:
+    """One drawn run on a drawn side of the threshold; with common noise always above it."""
+    rng = np.random.default_rng([seed, 29])
+    d, kind = COMBINED[seed % len(COMBINED)]
+    beta, above = float(rng.uniform(0.5, params.highest)), bool(rng.uniform() < 0.5) or noise == "common"
+    f = 2.0 if noise == "common" else float(rng.uniform(1.4, 2.0) if above else rng.uniform(0.4, 0.7))
+    sigma = np.sqrt(f) * noise_threshold(beta, kind, d)
+    n = params.n if noise == "independent" else 64
+    found = settled(d, kind, beta, sigma, n, seed, noise)
+    return {"f": np.array([f]), "beta": np.array([beta]), "place": np.array([d]), "modes": found[None]}
+
+
+def compared(params: Params, seed: int) -> Data:
+    """The order parameter of n tokens and of infinitely many, at f in [0.3, 0.7]."""
+    rng = np.random.default_rng([seed, 31])
+    kind, beta, f = list(KINDS)[seed % 2], float(rng.uniform(0.5, 2.5)), float(rng.uniform(0.3, 0.7))
+    sigma = np.sqrt(f) * noise_threshold(beta, kind)
+    tau = 1.0 / float(mode_growth_rate(1, beta, kind))
+    law = density(
+        Dynamics(beta=beta, normalise=kind, noise=sigma), lambda x: 1.0 + 0.2 * x[:, 0], TAUS * tau, d=2,
+        save=[TAUS * tau], rtol=1e-6,
+    )  # fmt: skip
+    own = settled(2, kind, beta, sigma, params.n, seed)[0]
+    return {"tokens": np.array([own]), "law": law.order[-1:], "f compared": np.array([f])}
+
+
+def near_pairs(d: int, sigma: float, count: int, seed: int) -> np.ndarray:
+    """Minus the rate of log distance over sigma^2 (d-1)/2, of ``count`` pairs under common noise alone."""
+    x0 = np.zeros((count, 2, d))
+    x0[..., 0], x0[:, 1, 1] = 1.0, 1e-6
+    t = 4.0 / sigma**2
+    dyn = Dynamics(Weights(V=np.zeros((d, d))), noise=sigma, noise_kind="common")
+    x = simulate(dyn, x0, t, t / 400.0, "euler", save=[t], seed=seed).x[-1]
+    apart = np.linalg.norm(x[:, 1] - x[:, 0], axis=-1)
+    return np.asarray(-np.log(apart / 1e-6) / t / (sigma**2 * (d - 1) / 2.0))
+
+
+def diagram(params: Params, d: int, kind: str, noise: str, index: int) -> Data:
+    """One column of the order diagram: R at each sigma, for the index-th beta."""
+    beta, sigmas = grid(params, d, kind)
+    values = [settled(d, kind, beta[index], s, params.grid_n, params.seed, noise)[0] for s in sigmas]
+    return {"R": np.array([values])}
+
+
+def grid(params: Params, d: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Betas and sigmas of a diagram: up to 1.4 of the largest threshold."""
+    beta = np.linspace(0.3, params.highest, params.betas)
+    top = 1.4 * max(noise_threshold(float(b), kind, d) for b in beta)
+    return beta, np.linspace(0.05, 1.0, params.sigmas) * top
+
+
+def run(params: Params, work: Work) -> Data:
+    data: Data = {}
+    for noise, count in (("independent", params.instances), ("common", params.instances)):
+
+        def chunk(first: int, last: int, noise: str = noise) -> Data:
+            return _joined([one(params, params.seed + k, noise) for k in range(first, last)])
+
+        data |= {f"{key} {noise}": value for key, value in work.parts(noise, count, 8, chunk).items()}
+    data |= work.parts(
+        "compared", params.compared, 6, lambda a, b: _joined([compared(params, params.seed + k) for k in range(a, b)])
+    )
+    for d in PLACES:
+        data[f"pairs {d}"] = near_pairs(d, 0.8, params.pairs, params.seed)
+    for d, kind, noise in [*((d, kind, "independent") for d, kind in COMBINED), (2, "softmax", "common")]:
+
+        def column(first: int, last: int, d: int = d, kind: str = kind, noise: str = noise) -> Data:
+            return _joined([diagram(params, d, kind, noise, k) for k in range(first, last)])
+
+        data[f"R {d} {kind} {noise}"] = work.parts(f"diagram-{d}-{kind}-{noise}", params.betas, 2, column)["R"]
+    return data
+
+
+def _joined(rows: list[Data]) -> Data:
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    return [*(_threshold(params, data, d) for d in PLACES), _density(params, data), *(_pairs(data, d) for d in PLACES),
+            _together(params, data)]  # fmt: skip
+
+
+def _threshold(params: Params, data: Data, d: int) -> Verdict:
+    here = data["place independent"] == d
+    f, modes = data["f independent"][here], data["modes independent"][here]
+    loud = np.sqrt(LOUD / (params.n * (1.0 - 1.0 / np.maximum(f, 1.4))))
+    good = np.where(f > 1.0, modes.max(axis=1) <= loud, modes.max(axis=1) >= BROKEN)
+    return judge_share(
+        f"On {PLACES[d]} the uniform law is unstable exactly when the noise is below its threshold, SA and USA.",
+        SOURCE,
+        [bool(value) for value in good],
+        seeds=(params.seed + np.flatnonzero(here)).tolist(),
+        notes=f"{(f < 1).sum()} runs below, {(f > 1).sum()} above, beta up to {params.highest:g}, n = {params.n}",
+    )
+
+
+def _density(params: Params, data: Data) -> Verdict:
+    off = np.abs(data["tokens"] - data["law"])
+    return judge_share(
+        "Below the threshold the order parameter of n tokens is that of the density (circle).",
+        SOURCE,
+        [bool(value <= SAME) for value in off],
+        required=0.9,
+        kind="observation",
+        seeds=[params.seed + k for k in range(len(off))],
+        notes=f"n = {params.n}; differences up to {off.max():.3f}, allowed {SAME:g}",
+    )
+
+
+def _pairs(data: Data, d: int) -> Verdict:
+    return judge_number(
+        f"Common noise alone brings near tokens on {PLACES[d]} together at the rate (d-1) sigma^2/2.",
+        SOURCE,
+        data[f"pairs {d}"],
+        (0.9, 1.1),
+        notes="measured: the rate over (d-1) sigma^2/2, V = 0",
+    )
+
+
+def _together(params: Params, data: Data) -> Verdict:
+    order = data["modes common"][:, 0]
+    return judge_share(
+        "Under common noise tokens meet at twice the sigma^2 at which noise of their own keeps them apart.",
+        SOURCE,
+        [bool(value >= TOGETHER) for value in order],
+        required=0.9,
+        kind="observation",
+        seeds=[params.seed + k for k in range(len(order))],
+        notes=f"64 tokens, circle and S^2, SA and USA; median order {np.median(order):.3f}",
+    )
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------
+
+
+def draw(params: Params, data: Data) -> Figures:
+    figures = {}
+    for d, kind, noise in [*((d, kind, "independent") for d, kind in COMBINED), (2, "softmax", "common")]:
+        beta, sigma = grid(params, d, kind)
+        fine = np.linspace(beta[0], beta[-1], 100)
+        words = f"{PLACES[d]}, {KINDS[kind]}, {noise} noise"
+        figure = phase_diagram(
+            beta, sigma, data[f"R {d} {kind} {noise}"].T, xlabel=r"$\beta$", ylabel=r"noise $\sigma$", bar="order $R$",
+            curves={"threshold of independent noise": (fine, [noise_threshold(float(b), kind, d) for b in fine])},
+        )  # fmt: skip
+        figures[f"{TITLE}: {words}"] = captioned(
+            figure,
+            f"Order parameter of n = {params.grid_n} tokens on {words}, after {TAUS:g} growth times; V = I; "
+            "the curve is the exact threshold.",
+        )
+    order = np.argsort(data["f compared"])
+    both = {"tokens": data["tokens"][order], "density": data["law"][order]}
+    figures["Order of tokens and of the density"] = captioned(
+        series(data["f compared"][order], both, xlabel=r"$(\sigma/\sigma_c)^2$", ylabel="order $R$", marks=True),
+        f"Circle, n = {params.n} and infinitely many, drawn beta up to 2.5, SA and USA, V = I.",
+    )
+    return figures
+
+
+def check(params: Params) -> dict[str, Check]:
+    """Euler-Maruyama steps with a noise that is no chance (all ones), SA and USA; and the law of mode sizes."""
+    x0, dt, sigma = sphere(5, 3, seed=2), 0.05, 0.3
+    found: dict[str, Check] = {}
+    known, eye = Noise(lambda key, shape, dtype: jnp.ones(shape, dtype), "ones"), np.eye(3)
+    for kind, short in KINDS.items():
+        dyn = Dynamics(beta=1.3, normalise=kind, noise=sigma, noise_kind=known)
+        own = simulate(dyn, x0, 0.5, dt, "euler", save=[0.5]).x[-1]
+        x = x0
+        for _ in range(10):
+            v = plain.pull(x, eye, eye, eye, 1.3) if kind == "softmax" else plain.unnormalised(x, 1.3)
+            x = x + dt * plain.projected(x, v) + sigma * np.sqrt(dt) * plain.projected(x, np.ones_like(x))
+            x = x / np.linalg.norm(x, axis=1, keepdims=True)
+        found[f"tokens with a known noise, {short}"] = (own, x, 1e-10)
+    order = np.linalg.norm(x0.mean(axis=0))
+    found["order parameter"] = (sizes(x0)[0], order, 1e-12)
+    return found
+
+
+def finding(params: Params, data: Data) -> Finding:
+    f, modes = data["f independent"], data["modes independent"].max(axis=1)
+    low, high = (float(np.median(modes[side])) if side.any() else np.nan for side in (f < 1, f > 1))
+    return Finding(
+        "Noise of their own keeps tokens apart beyond an exact threshold; one noise for all brings them together.",
+        f"The largest mode was {low:.2f} below the threshold and {high:.2f} above it (medians); under common noise at "
+        f"twice its square the order is {np.median(data['modes common'][:, 0]):.2f}.",
+        f"{TITLE}: {PLACES[2]}, SA, independent noise",
+    )
+
+
+EXPERIMENT = Experiment(
+    name="noise",
+    title="Noise against order",
+    source=SOURCE,
+    figures="beyond the papers' figures",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"n": 300, "instances": 48, "compared": 20, "pairs": 200, "grid_n": 64, "betas": 4, "sigmas": 5},
+    full={"instances": 400, "n": 4000, "compared": 100, "pairs": 4000, "betas": 16, "sigmas": 17},
+    text="Tokens are shaken while attention pulls them together. Noise that every token has for itself destroys "
+    "clusters beyond a threshold that Bessel functions give; noise that is common to all tokens creates them.",
+    check=check,
+    finding=finding,
+    topic="beyond",
+    leaves_out="fine diagrams, and many tokens",
+)

@@ -1,0 +1,246 @@
+"""Three scales of time: the fast collapse, the forming of clusters, the slow mergers.
+
+n tokens on S^2, V = diag(1, 1, lam) with lam < 1, Q = K = I, beta = sqrt(n) times a constant: moderate interaction.
+
+1. Fast. Attention averages over an angle beta^{-1/2}, so a token is pulled by V x times A(beta) = coth(beta) - 1/beta
+   (exactly so for the uniform law), and its height z over the plane of the leading eigenvalue obeys
+   z' = -A (1-lam) z (1-z^2). The factor, fitted over the tokens at t = 0, must be A(1-lam) to 10%: n tokens scatter by
+   (beta/n)^{1/2}, up to a twentieth here.
+2. Forming. On the circle modes of the uniform law grow at k^2 I_k/(beta I_0), whose maximum tends to 2/e and does not
+   depend on beta; from a sample's n^{-1/2} to order 1 that takes log(n)/(2 rate). Clusters count as formed when
+   beta sum_j A_ij |x_i - x_j|^2, which is 1 on a uniform circle, is below 0.1 in the mean. That time must lie between
+   half and twice log(n)/(2 rate) plus two unit times that the linear theory leaves out (falling to the circle, and the
+   last collapse at rate 1).
+3. Mergers. Formed clusters move by e^{-beta(1-cos phi)}: the first merger must come at the time of the two-cluster law
+   (`theory.two_clusters`) for the pair that this law lets meet first, to a factor of 3 (neighbours on the other side
+   are left out).
+"Told apart": the height has fallen to 1/e before half the forming time, and the median merger is four times as late.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from metastable.backend import jnp
+from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
+from metastable.experiments import plain_formulas as plain
+from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.initial import sphere
+from metastable.plots import series
+from metastable.plots.style import captioned
+from metastable.reduced.coalesce import coalesce
+from metastable.reduced.leap import leap
+from metastable.theory.sphere_forms import fastest_mode, mode_growth_rate
+from metastable.theory.two_clusters import two_cluster_log_time
+from metastable.theory.verdicts import Verdict, judge_share
+
+SOURCE = "moderate interaction: three scales of time"
+MERGED = 1e-3  # radians: clusters that near are one
+FORMED = 0.1
+FACTOR = 3.0
+TITLE = "Height, spread and clusters over logarithmic time"
+
+
+@dataclass(frozen=True)
+class Params:
+    """beta = ``sharp`` sqrt(n); instances go through ``sizes`` in turn."""
+
+    sizes: tuple[int, ...] = (256, 512, 1024)
+    sharp: float = 0.75
+    lam: float = -1.0
+    settle: float = 30.0
+    saves: int = 60
+    instances: int = 30
+    seed: int = 0
+
+    def beta(self, n: int) -> float:
+        """The inverse temperature of n tokens."""
+        return self.sharp * float(np.sqrt(n))
+
+    @property
+    def times(self) -> np.ndarray:
+        """Saved times, dense early."""
+        return np.concatenate([[0.0], np.geomspace(0.1, self.settle, self.saves - 1)])
+
+
+def dynamics(params: Params, n: int) -> Dynamics:
+    """V = diag(1, 1, lam) at the beta of n tokens."""
+    return Dynamics(Weights(V=np.diag([1.0, 1.0, params.lam])), params.beta(n))
+
+
+def height_rate(x: np.ndarray, velocity: np.ndarray) -> float:
+    """The factor a of z' = -a z (1-z^2), by least squares over tokens."""
+    model = x[:, 2] * (1.0 - x[:, 2] ** 2)
+    return float(-(velocity[:, 2] @ model) / (model @ model))
+
+
+def spread(x: np.ndarray, beta: float) -> float:
+    """beta sum_j A_ij |x_i - x_j|^2, mean over tokens."""
+    gram = x @ x.T
+    weights = np.exp(beta * (gram - 1.0))
+    far = (weights * (2.0 - 2.0 * gram)).sum(axis=1) / weights.sum(axis=1)
+    return float(beta * far.mean())
+
+
+def first_meeting(x: np.ndarray, w: np.ndarray, beta: float) -> float:
+    """log time after which the first pair of clusters on the circle meets, by the law of two clusters."""
+    angle = np.arctan2(x[:, 1], x[:, 0])
+    order = np.argsort(angle)
+    gaps = np.diff(np.append(angle[order], angle[order][0] + 2.0 * np.pi))
+    pairs = [(g, w[a], w[b]) for g, a, b in zip(gaps, order, np.roll(order, -1)) if MERGED < g < np.pi]
+    return min((two_cluster_log_time(g, MERGED, beta, a, b) for g, a, b in pairs), default=np.inf)
+
+
+def one(params: Params, seed: int) -> Data:
+    """One run through its three phases."""
+    n = params.sizes[seed % len(params.sizes)]
+    beta, dyn, x0 = params.beta(n), dynamics(params, n), sphere(n, 3, seed=seed)
+    early = coalesce(dyn, x0, params.settle, save=params.times)
+    height = np.sqrt((early.x[..., 2] ** 2).mean(axis=1))
+    spreads = np.array([spread(x, beta) for x in early.x])
+    flat = early.centres[:, :2] / np.linalg.norm(early.centres[:, :2], axis=1, keepdims=True)
+    late = leap(Dynamics(beta=beta), flat, early.weights, start=params.settle, merge=MERGED)
+    log_t = np.full(32, np.nan)
+    log_t[: min(32, len(late.log_t))] = late.log_t[:32]
+    start = first_meeting(late.x[0], late.weights[0], beta)
+    return {
+        "n": np.array([n]), "rate": np.array([height_rate(x0, np.asarray(dyn.velocity(0.0, jnp.asarray(x0))))]),
+        "height": height[None], "spread": spreads[None], "clusters": np.array([late.counts[0]]),
+        "mergers": log_t[None], "expected": np.array([np.logaddexp(np.log(params.settle), start)]),
+    }  # fmt: skip
+
+
+def run(params: Params, work: Work) -> Data:
+    def chunk(first: int, last: int) -> Data:
+        rows = [one(params, params.seed + k) for k in range(first, last)]
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    return work.parts("runs", params.instances, 3, chunk)
+
+
+def moments_of_time(params: Params, data: Data) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Per instance: when the height is 1/e of the first, when clusters are formed, the median merger (nan: never)."""
+    t = params.times
+    fallen = np.array([_crossed(t, h / h[0], np.exp(-1.0)) for h in data["height"]])
+    formed = np.array([_crossed(t, s, FORMED) for s in data["spread"]])
+    with np.errstate(all="ignore"):
+        middle = np.array([np.exp(np.nanmedian(row)) if np.isfinite(row).any() else np.nan for row in data["mergers"]])
+    return fallen, formed, middle
+
+
+def _crossed(t: np.ndarray, values: np.ndarray, level: float) -> float:
+    below = np.flatnonzero(values < level)
+    return float(t[below[0]]) if len(below) else np.nan
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judge(params: Params, data: Data) -> list[Verdict]:
+    seeds = [params.seed + k for k in range(len(data["n"]))]
+    beta = np.array([params.beta(int(n)) for n in data["n"]])
+    fallen, formed, middle = moments_of_time(params, data)
+    exact = (1.0 / np.tanh(beta) - 1.0 / beta) * (1.0 - params.lam)
+    growth = np.array([float(mode_growth_rate(fastest_mode(b), b)) for b in beta])
+    expected = np.log(data["n"]) / (2.0 * growth) + 2.0
+    off = np.abs(data["rate"] / exact - 1.0)
+    late = np.abs(data["mergers"][:, 0] - data["expected"])
+    return [
+        judge_share(
+            "Tokens fall onto the circle at the rate (1-lam)(coth(beta) - 1/beta).", SOURCE,
+            [bool(v <= 0.1) for v in off], seeds=seeds, notes=f"factors off by at most {off.max():.1%}",
+        ),
+        judge_share(
+            "Clusters form after about log(n)/(2 rate), rate the fastest mode's.", SOURCE,
+            [None if np.isnan(v) else bool(0.5 <= v / e <= 2.0) for v, e in zip(formed, expected)], kind="observation",
+            required=0.9, seeds=seeds, notes=f"median of measured over expected {np.nanmedian(formed / expected):.2f}",
+        ),
+        judge_share(
+            "The first merger comes when the law of two clusters says, to a factor of 3.", SOURCE,
+            [bool(v <= np.log(FACTOR)) if np.isfinite(v) else None for v in late], kind="observation", required=0.8,
+            eligible=[bool(c > 1) for c in data["clusters"]], seeds=seeds,
+            notes=f"median factor {np.exp(np.nanmedian(late)):.2f}; clusters formed: {int(data['clusters'].min())} to "
+            f"{int(data['clusters'].max())}",
+        ),
+        judge_share(
+            "The three phases are told apart in time: fall, forming, mergers.", SOURCE,
+            [bool(a < b / 2.0 and c > 4.0 * b) if np.isfinite(a + b + c) else None
+             for a, b, c in zip(fallen, formed, middle)],
+            kind="observation", required=0.8, eligible=[bool(c > 1) for c in data["clusters"]], seeds=seeds,
+            notes=f"medians: {np.nanmedian(fallen):.2g}, {np.nanmedian(formed):.2g} and {np.nanmedian(middle):.2g}",
+        ),
+    ]  # fmt: skip
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------
+
+
+def draw(params: Params, data: Data) -> Figures:
+    t = params.times[1:]
+    lines = {}
+    for n in params.sizes:
+        here = data["n"] == n
+        if here.any():
+            lines[f"height, n = {n}"] = (data["height"] / data["height"][:, :1])[here].mean(axis=0)[1:]
+            lines[f"spread, n = {n}"] = data["spread"][here].mean(axis=0)[1:]
+    fall = {"exact first rate": (t[t < 1.2], np.exp(-(1.0 - params.lam) * t[t < 1.2]))}
+    early = series(t, lines, reference=fall, xscale="log", yscale="log", ylabel="height, spread", outside=True)
+    early.axes[0].set_ylim(1e-3, 3.0)
+    k = int(np.argmax(data["clusters"]))
+    log_t = data["mergers"][k][np.isfinite(data["mergers"][k])]
+    when = np.concatenate(
+        [[np.log(params.settle)], log_t, [log_t[-1] + 1.0 if len(log_t) else np.log(params.settle) + 1]]
+    )
+    count = np.concatenate([data["clusters"][k] - np.arange(len(log_t) + 1), [data["clusters"][k] - len(log_t)]])
+    mergers = series(when / np.log(10.0), count.astype(int), xlabel=r"$\log_{10} t$", ylabel="clusters")
+    setting = f"S^2, V = diag(1, 1, {params.lam:g}), beta = {params.sharp:g} sqrt(n)"
+    return {
+        TITLE: captioned(
+            early, f"Height over the circle (relative) and spread of clusters, means over seeds. {setting}."
+        ),
+        "Mergers": captioned(mergers, f"Clusters left, n = {int(data['n'][k])}, seed {params.seed + k}. {setting}."),
+    }
+
+
+def check(params: Params) -> dict[str, Check]:
+    n = 24
+    x0, V, eye = sphere(n, 3, seed=1), np.diag([1.0, 1.0, params.lam]), np.eye(3)
+    beta = params.beta(n)
+    own = coalesce(dynamics(params, n), x0, 1.0, 0.05, save=[1.0]).x[-1]
+    field = plain.on_sphere(lambda y: plain.pull(y, eye, eye, V, beta))
+    there = plain.moved(field, x0, 1.0, 20)
+    there = there / np.linalg.norm(there, axis=1, keepdims=True)
+    P = plain.attention(x0, eye, eye, beta)
+    far = ((x0[:, None] - x0) ** 2).sum(axis=-1)
+    return {"tokens": (own, there, 1e-8), "spread": (spread(x0, beta), beta * (P * far).sum(axis=1).mean(), 1e-10)}
+
+
+def finding(params: Params, data: Data) -> Finding:
+    fallen, formed, middle = moments_of_time(params, data)
+    return Finding(
+        "With beta growing with n, tokens first fall onto a circle, then form clusters, and merge much later.",
+        f"Median times {np.nanmedian(fallen):.2g}, {np.nanmedian(formed):.2g} and {np.nanmedian(middle):.2g}, with "
+        f"{int(np.median(data['clusters']))} clusters in between.",
+        TITLE,
+    )
+
+
+EXPERIMENT = Experiment(
+    name="scales",
+    title="Three scales of time",
+    source=SOURCE,
+    figures="beyond the papers' figures",
+    params=Params,
+    run=run,
+    judge=judge,
+    draw=draw,
+    quick={"sizes": (128, 256), "instances": 24},
+    full={"sizes": (256, 512, 1024, 2048, 4096), "instances": 200},
+    text="V prefers a plane and beta grows with n. Tokens fall onto the plane's circle in a time of order 1, gather in "
+    "clusters there after a logarithm of n, and the clusters merge one by one, exponentially late.",
+    check=check,
+    finding=finding,
+    topic="beyond",
+    leaves_out="more than 256 tokens",
+)

@@ -1,0 +1,124 @@
+"""A Dask cluster: one on this machine, or any scheduler that a user already has.
+
+The scheduler gives the tasks of a worker that died to another. Results come back to the driver, which alone writes:
+workers need no shared disk.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from metastable.errors import InputError
+from metastable.sweeps.executors import Executor, Outcome, TooLong, tried
+from metastable.sweeps.worker_pool import shared_cores
+
+_WAIT = 60.0  # seconds to wait for a scheduler and its first worker
+_AHEAD = 2  # tasks in flight for each thread of the cluster: the next one is there when one ends
+
+
+class DaskExecutor(Executor):
+    """Tasks as futures of a `distributed.Client`; ``cluster`` is "local" or a scheduler's address."""
+
+    name = "Dask"
+
+    def __init__(self, cluster: str, jobs: int = 0, limit: float | None = None) -> None:
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError as error:
+            raise InputError(
+                "A Dask cluster needs dask.distributed; install it with `pip install metastable[cluster]`."
+            ) from error
+        import os
+
+        self.limit, self._local, self._gone = limit, None, False
+        self._futures: dict[Any, Any] = {}  # key of the future -> (future, key of the task)
+        self._done: queue.Queue[Any] = queue.Queue()
+        if cluster == "local":
+            count = jobs or os.cpu_count() or 1
+            with shared_cores(1):
+                self._local = LocalCluster(
+                    n_workers=count, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+                )
+            cluster = self._local.scheduler_address
+        elif "://" not in cluster:
+            raise InputError(
+                f"cluster must be local or a scheduler's address such as tcp://host:8786, not {cluster!r}."
+            )
+        try:
+            self._client = Client(cluster, timeout=_WAIT, set_as_default=False)
+            self._client.wait_for_workers(1, timeout=_WAIT)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise InputError(
+                f"No Dask scheduler with workers answers at {cluster!r} ({type(error).__name__}); start "
+                "`dask scheduler` and `dask worker ADDRESS`, or use --cluster local."
+            ) from error
+        self._looked = 0.0
+        self.workers = self._threads()
+
+    def _threads(self) -> int:
+        """The cluster's threads, looked up now and then: workers come and go."""
+        if time.monotonic() - self._looked > 2.0:
+            found = self._client.nthreads()
+            self.workers, self._looked = max(1, sum(found.values())), time.monotonic()
+        return self.workers
+
+    @property
+    def room(self) -> int:
+        return _AHEAD * self._threads() - len(self._futures)
+
+    def submit(self, key: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        future = self._client.submit(remote, function, arguments, self.limit, pure=False, key=None)
+        self._futures[future.key] = (future, key)
+        future.add_done_callback(self._done.put)
+
+    def finished(self, timeout: float) -> list[Outcome]:
+        try:
+            ready = [self._done.get(timeout=timeout)]
+        except queue.Empty:
+            if self._client.status != "running":
+                raise InputError(
+                    "The Dask scheduler is gone. What was finished is not lost: run the same again to go on."
+                ) from None
+            return []
+        while not self._done.empty():
+            ready.append(self._done.get())
+        return [self._outcome(future) for future in ready if future.key in self._futures]
+
+    def _outcome(self, future: Any) -> Outcome:
+        _, key = self._futures.pop(future.key)
+        try:
+            value, why, error, trace = future.result(timeout=_WAIT)
+        except Exception as problem:  # the scheduler gave the task up, or lost its result
+            if self._client.status != "running":
+                raise InputError(
+                    "The Dask scheduler is gone. What was finished is not lost: run the same again to go on."
+                ) from problem
+            return Outcome(key, why="died", error=f"{type(problem).__name__}: {str(problem).splitlines()[0][:200]}")
+        finally:
+            future.release()
+        return Outcome(key, value, why, error, trace)
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self._client.cancel([future for future, _ in self._futures.values()], force=True)
+        with suppress(Exception):
+            self._client.close(timeout=5)
+        if self._local is not None:
+            with suppress(Exception):
+                self._local.close(timeout=10)
+
+
+def remote(function: Callable[..., Any], arguments: tuple[Any, ...], limit: float | None) -> tuple[Any, ...]:
+    """A task on a worker of the cluster, given up after a limit; the thread that hangs is left behind."""
+    if limit is None:
+        done = tried(None, function, arguments)
+        return done.value, done.why, done.error, done.trace
+    box: list[Outcome] = []
+    thread = threading.Thread(target=lambda: box.append(tried(None, function, arguments)), daemon=True)
+    thread.start()
+    thread.join(limit)
+    done = box[0] if box else Outcome(None, why="limit", error=str(TooLong(f"It was given up after {limit:g} s.")))
+    return done.value, done.why, done.error, done.trace

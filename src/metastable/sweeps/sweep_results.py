@@ -1,0 +1,122 @@
+"""What a sweep gives: a tidy table, the same as a Dataset with named coordinates, and means with 95% intervals."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas
+from scipy.special import stdtrit
+
+from metastable.errors import InputError, unknown
+from metastable.store.files import reason
+from metastable.store.folder import damaged, read_provenance
+from metastable.sweeps.designs import SAMPLE
+from metastable.sweeps.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan, read_rows, whole
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure
+
+_OWN = ("run", "time", "status", "valid_until")  # columns that are neither parameters nor observables
+
+
+class SweepTable(pandas.DataFrame):  # type: ignore[misc]
+    """A pandas.DataFrame, a row for each run and time: run, parameters, ``seed``, ``time``, observables, ``status``.
+
+    ``grid`` are the names of the parameters that make a grid (drawn ones share ``sample``), ``drawn`` those drawn, and
+    ``folder`` is where the sweep is, None when it is gone.
+    """
+
+    _metadata = ("grid", "drawn", "folder")
+    grid: tuple[str, ...]
+    drawn: tuple[str, ...]
+    folder: Path | None
+
+    @property
+    def _constructor(self) -> Any:
+        return SweepTable
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters that vary."""
+        return (*(name for name in self.grid if name != SAMPLE), *self.drawn)
+
+    @property
+    def observed(self) -> list[str]:
+        """The columns of observables."""
+        fixed = {*_OWN, *self.grid, *self.drawn, "seed"}
+        return [str(name) for name in self.columns if name not in fixed]
+
+    def dataset(self) -> "xarray.Dataset":
+        """The same as an ``xarray.Dataset``: one axis for each parameter and ``time``; drawn ones along ``sample``."""
+        dims = [*self.grid, "time"]
+        frame = pandas.DataFrame(self)
+        data: xarray.Dataset = frame[[*dims, *self.observed, "status"]].set_index(dims).to_xarray()
+        if self.drawn:
+            points = frame.drop_duplicates(SAMPLE).set_index(SAMPLE)[list(self.drawn)].sort_index()
+            data = data.assign_coords({name: (SAMPLE, points[name].to_numpy()) for name in self.drawn})
+        return data
+
+    def means(self, *by: str, over: Sequence[str] = ("seed",)) -> pandas.DataFrame:
+        """Means of the observables with 95% intervals (Student's), for each value of ``by``.
+
+        Without ``by`` all parameters and the time but those of ``over``. Columns: NAME, NAME_low, NAME_high, and
+        ``count``; the ends are nan where there is one value only.
+        """
+        known = [*self.parameters, "time"]
+        for name in by:
+            if name not in known:
+                raise unknown("parameter of the sweep", name, known)
+        groups = list(by) or [name for name in known if name not in over]
+        return mean_table(pandas.DataFrame(self), groups, self.observed)
+
+    def plot(self, kind: str = "heatmap", **options: Any) -> "Figure":
+        """A picture of the sweep: ``kind`` heatmap or lines; x, y, value, by, panels, log (`plots.sweep_plots`)."""
+        from metastable.plots.sweep_plots import plot_sweep
+
+        frame, observed = pandas.DataFrame(self), self.observed
+        return plot_sweep(lambda by: mean_table(frame, by, observed), self.parameters, observed, kind, **options)
+
+
+def mean_table(frame: pandas.DataFrame, by: list[str], observed: Sequence[str]) -> pandas.DataFrame:
+    """Means with Student's 95% intervals over groups of rows; nan values are left out."""
+    groups = frame.groupby(by, sort=True, observed=True)[list(observed)]
+    mean, count, spread = groups.mean(), groups.count(), groups.std(ddof=1)
+    out: dict[str, Any] = {}
+    for name in observed:
+        n = count[name].to_numpy()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            factor = np.where(n > 1, stdtrit(np.maximum(n - 1, 1), 0.975) / np.sqrt(np.maximum(n, 1)), np.nan)
+        half = factor * spread[name].to_numpy()
+        out |= {name: mean[name], f"{name}_low": mean[name] - half, f"{name}_high": mean[name] + half}
+    table = pandas.DataFrame(out)
+    table["count"] = groups.size()
+    return table.reset_index()
+
+
+def read_table(folder: str | Path, partial: bool = False) -> SweepTable:
+    """The table of a sweep in a folder; ``partial`` reads the chunks that have landed so far."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError(f"There is no sweep in {str(folder)!r}; give the folder of one.")
+    read_provenance(place, "sweep")
+    plan = read_plan(place)
+    landed = sorted(numbers_in(place, CHUNKS))
+    if plan is None or not landed:
+        raise InputError(f"The sweep in {str(folder)!r} has no rows yet; run it first.")
+    if not partial and not whole(place, plan):
+        raise InputError(
+            f"The sweep in {str(folder)!r} is unfinished ({len(landed)} of {plan.chunks} chunks); "
+            "run it again to finish it, or read it with partial=True (--partial)."
+        )
+    try:
+        found = [read_rows(path) for path in ([chunk_file(place, k) for k in landed] if partial else [place / TABLE])]
+    except ValueError as error:
+        raise damaged(place, reason(error)) from error
+    frame = pandas.concat([rows.to_pandas() for rows in found], ignore_index=True)
+    table = SweepTable(frame)
+    table.grid = tuple(plan.design.axes)
+    table.drawn = tuple(plan.design.draws.ranges) if plan.design.draws else ()
+    table.folder = place
+    return table

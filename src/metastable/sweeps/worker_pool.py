@@ -1,0 +1,171 @@
+"""Worker processes on this machine, started by spawn: a fork after JAX has started deadlocks.
+
+Workers live long: importing JAX and compiling cost seconds. Each has a pipe of its own, so that it is known which
+task died with a worker; dead and hanging workers are replaced. A worker whose parent is gone ends itself.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
+from typing import Any
+
+from metastable.errors import InputError
+from metastable.sweeps.executors import Executor, Outcome, tried
+
+_STILLBORN = 8  # workers in a row that end before they are ready: they cannot start here
+_READY, _STARTED = "ready", "started"
+
+
+class _Worker:
+    """A process, its pipe, and the task it has, with the time at which it began."""
+
+    def __init__(self, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        with shared_cores(threads):
+            self.process = context.Process(target=_serve, args=(theirs,), daemon=True, name="metastable-worker")
+            self.process.start()
+        theirs.close()
+        self.key: Any = None
+        self.busy = self.ready = False
+        self.began: float | None = None
+
+    def stop(self) -> None:
+        self.pipe.close()
+        self.process.kill()
+        self.process.join()
+
+
+class WorkerPool(Executor):
+    """``jobs`` worker processes that share the cores."""
+
+    name = "process pool"
+
+    def __init__(self, jobs: int, limit: float | None = None) -> None:
+        self.workers, self.limit = jobs, limit
+        self._threads = max(1, len(os.sched_getaffinity(0)) // jobs) if hasattr(os, "sched_getaffinity") else 1
+        self._team: list[_Worker] = []
+        self._stillborn = 0
+
+    @property
+    def room(self) -> int:
+        return self.workers - sum(worker.busy for worker in self._team)
+
+    def submit(self, key: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        worker = next((w for w in self._team if not w.busy), None)
+        if worker is not None and not worker.process.is_alive():
+            self._drop(worker)
+            worker = None
+        if worker is None:
+            worker = _Worker(self._threads)
+            self._team.append(worker)
+        worker.key, worker.busy, worker.began = key, True, None
+        with suppress(OSError):  # it died just now, which its pipe will show
+            worker.pipe.send((function, arguments))
+
+    def finished(self, timeout: float) -> list[Outcome]:
+        busy = {worker.pipe: worker for worker in self._team if worker.busy}
+        found = []
+        for pipe in wait(list(busy), timeout=timeout):
+            outcome = self._heard(busy[pipe])  # type: ignore[index]
+            found += [outcome] if outcome is not None else []
+        return found + self._given_up()
+
+    def _heard(self, worker: _Worker) -> Outcome | None:
+        """What a worker says: nothing of note, or the outcome of its task."""
+        try:
+            said = worker.pipe.recv()
+        except (EOFError, OSError):
+            return self._died(worker)
+        if said == _READY:
+            worker.ready, self._stillborn = True, 0
+            return None
+        if said == _STARTED:
+            worker.began = time.monotonic()
+            return None
+        worker.busy = False
+        return Outcome(worker.key, *said)
+
+    def _died(self, worker: _Worker) -> Outcome:
+        worker.process.join(1.0)
+        code = worker.process.exitcode
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
+        self._drop(worker)
+        if not worker.ready:
+            self._stillborn += 1
+            if self._stillborn >= _STILLBORN:
+                raise InputError(
+                    f"Worker processes end {how} before they are ready; call from a file under "
+                    "`if __name__ == '__main__':`, or use jobs=0 to compute in this process."
+                )
+        began = worker.began is not None  # otherwise the task had no part in it
+        return Outcome(worker.key, why="died", error=f"The worker process ended {how}." if began else "")
+
+    def _given_up(self) -> list[Outcome]:
+        """Tasks that have taken too long; their workers are killed."""
+        if self.limit is None:
+            return []
+        now, found = time.monotonic(), []
+        for worker in [w for w in self._team if w.busy and w.began is not None]:
+            if worker.began is not None and now - worker.began > self.limit:
+                found.append(Outcome(worker.key, why="limit", error=f"It was given up after {self.limit:g} s."))
+                self._drop(worker)
+        return found
+
+    def _drop(self, worker: _Worker) -> None:
+        self._team.remove(worker)
+        worker.stop()
+
+    def close(self) -> None:
+        for worker in self._team:
+            worker.process.kill()
+        for worker in self._team:
+            worker.stop()
+        self._team = []
+
+
+@contextmanager
+def shared_cores(threads: int) -> Iterator[None]:
+    """Cores shared out among workers: every library that starts threads reads its number from here."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "METASTABLE_THREADS", "NPROC")
+    ours = {name: str(threads) for name in names if name not in os.environ}
+    if threads == 1 and "XLA_FLAGS" not in os.environ:
+        ours["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
+
+
+# --- the worker's side --------------------------------------------------------------------------------------------
+
+
+def _serve(pipe: Any) -> None:
+    """Compute the tasks that come through the pipe until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    threading.Thread(target=follow_parent, daemon=True).start()
+    with suppress(OSError, EOFError):
+        pipe.send(_READY)
+        while True:
+            function, arguments = pipe.recv()
+            pipe.send(_STARTED)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                done = tried(None, function, arguments)
+            pipe.send((done.value, done.why, done.error, done.trace))
+
+
+def follow_parent() -> None:
+    """End this process when its parent has ended."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,74 @@
+"""Normalisation schemes as speed regulation: equiangular tokens x = r theta under each scheme, V = Q = K = I.
+
+With p = e^beta/Z, q = e^{beta gamma}/Z, Z = e^beta + (n-1) e^{beta gamma} and a = sum_j A_ij theta_j:
+
+    <theta, a> = p + (n-1) q gamma
+    |a|^2      = p^2 + 2 p q (n-1) gamma + q^2 ((n-1) + (n-1)(n-2) gamma)
+    g          = 2 q (1-gamma)((n-1) gamma + 1),     gamma' of the sphere
+
+| scheme               | gamma'              | r'                     |
+| -------------------- | ------------------- | ---------------------- |
+| post-ln (the sphere) | g                   | 0                      |
+| ngpt                 | g/|a|               | 0                      |
+| pre-ln               | g/r                 | <theta, a>             |
+| peri-ln              | g/(r |a|)           | <theta, a>/|a|         |
+| depth-scaled         | g/(r sqrt(1+t))     | <theta, a>/sqrt(1+t)   |
+| mix-ln               | post-ln, from ``until`` on pre-ln            |
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.integrate import solve_ivp
+
+from metastable.errors import InputError, unknown
+
+SCHEMES = ("post-ln", "pre-ln", "peri-ln", "mix-ln", "ngpt", "depth-scaled")
+
+
+def scheme_rates(
+    scheme: str, t: float, gamma: ArrayLike, r: ArrayLike, n: int, beta: float, until: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(gamma', r') at time t of n equiangular tokens of cosine gamma and norm r; ``until`` is Mix-LN's change.
+
+    >>> post, ngpt = (scheme_rates(name, 0.0, 0.0, 1.0, n=6, beta=2.3)[0] for name in ("post-ln", "ngpt"))
+    >>> bool(ngpt > post)
+    True
+    """
+    if scheme not in SCHEMES:
+        raise unknown("normalisation scheme", scheme, SCHEMES)
+    gamma, r = np.asarray(gamma, dtype=float), np.asarray(r, dtype=float)
+    decay = np.exp(-beta * (1.0 - gamma))  # q/p
+    p = 1.0 / (1.0 + (n - 1) * decay)
+    q = decay * p
+    along = p + (n - 1) * q * gamma
+    size = np.sqrt(p**2 + 2.0 * p * q * (n - 1) * gamma + q**2 * (n - 1) * (1.0 + (n - 2) * gamma))
+    g = 2.0 * q * (1.0 - gamma) * ((n - 1) * gamma + 1.0)
+    held = scheme in ("post-ln", "ngpt") or (scheme == "mix-ln" and t < until)
+    factor = 1.0 / size if scheme in ("peri-ln", "ngpt") else np.ones_like(size)
+    if scheme == "depth-scaled":
+        factor = factor / np.sqrt(1.0 + t)
+    return g * factor / (1.0 if held else r), np.where(held, 0.0, along * factor)
+
+
+def scheme_path(
+    scheme: str, times: ArrayLike, n: int, beta: float, gamma0: float = 0.0, r0: float = 1.0, until: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """(gamma, r) at increasing times from 0 on, to 1e-11.
+
+    >>> gamma, r = scheme_path("pre-ln", [2.0], n=6, beta=2.3)
+    >>> round(float(gamma[0]), 8), round(float(r[0]), 8)
+    (0.28562294, 2.30291326)
+    """
+    asked = np.atleast_1d(np.asarray(times, dtype=float))
+    if len(asked) == 0 or asked[0] < 0.0 or (np.diff(asked) <= 0).any():
+        raise InputError(f"Times must increase from 0 on, not {times!r}.")
+    if scheme == "mix-ln":
+        early, late = asked[asked <= until], asked[asked > until]
+        gamma, r = scheme_path("post-ln", np.union1d(early, [until]), n, beta, gamma0, r0)
+        after = scheme_path("pre-ln", late - until, n, beta, float(gamma[-1]), r0) if len(late) else (late, late)
+        return np.append(gamma[: len(early)], after[0]), np.append(r[: len(early)], after[1])
+    solved = solve_ivp(
+        lambda t, y: np.array(scheme_rates(scheme, t, y[0], y[1], n, beta)),
+        (0.0, max(float(asked[-1]), 1e-300)), [gamma0, r0], method="DOP853", rtol=1e-12, atol=1e-14, t_eval=asked,
+    )  # fmt: skip
+    return solved.y[0], solved.y[1]

@@ -1,0 +1,83 @@
+"""Density, noise, normalisation schemes, long contexts, scales of time: small settings, and verdicts that can fail."""
+
+import numpy as np
+import pytest
+
+from metastable.experiments import (
+    infinitely_many,
+    long_context,
+    noise_against_order,
+    normalisation_schemes,
+    time_scales,
+)
+from metastable.experiments.base import Work, self_check
+
+ALL = (infinitely_many, long_context, noise_against_order, normalisation_schemes, time_scales)
+
+
+@pytest.mark.parametrize("module", ALL)
+def test_the_simulator_agrees_with_the_plain_formulas(module):
+    found = self_check(module.EXPERIMENT, module.Params(**module.EXPERIMENT.quick))
+    assert found
+
+
+def test_rates_of_the_density_decide():
+    data = infinitely_many.one_rate(3)
+    assert abs(data["rate"] - data["theory"]) < 1e-8 * data["fastest"]
+    many = {name: np.repeat(values, 30, axis=0) for name, values in data.items()}
+    d = int(data["place"][0])
+    assert infinitely_many._rates(infinitely_many.Params(), many, d).status == "holds"
+    off = {**many, "rate": many["rate"] + 1e-6 * many["fastest"]}
+    assert infinitely_many._rates(infinitely_many.Params(), off, d).status == "fails"
+
+
+def test_moments_of_tokens_are_those_of_the_law():
+    params = infinitely_many.Params()
+    for d in (2, 3):
+        law = infinitely_many.density(
+            infinitely_many.Dynamics(beta=params.beta), infinitely_many.first_law, 0.0, d=d, save=1
+        )
+        few, many = (infinitely_many.distance(law.sample(n, 1), law, 0, 4) for n in (100, 10_000))
+        assert many < 0.4 * few
+
+
+def test_long_contexts():
+    params = long_context.Params(sizes=(100, 1000, 10_000), runs=(8,), cloud=64, d=32, instances=40)
+    data = long_context.run(params, Work())
+    assert [verdict.status for verdict in long_context.judge(params, data)] == ["holds"] * 5
+    wrong = {**data, "weight": data["weight"] + 1e-6, "critical": data["critical"] * 1.01, "exponent": data["y"]}
+    found = [verdict.status for verdict in long_context.judge(params, wrong)]
+    assert found[0] == found[2] == found[4] == "fails"
+    assert len(long_context.draw(params, data)) == 2
+
+
+def test_schemes_follow_their_laws():
+    params = normalisation_schemes.Params(sizes=(4,), n=8, d=4, instances=20, t=3.0, late=100.0)
+    data = normalisation_schemes.equal_angles(params, "peri-ln", 4, 0, 20)
+    data = {f"{key} peri-ln 4": value for key, value in data.items()}
+    law, late = (judge(params, data, "peri-ln") for judge in (normalisation_schemes._law, normalisation_schemes._late))
+    assert law.status == late.status == "holds"
+    wrong = {**data, "gamma peri-ln 4": data["gamma peri-ln 4"] + 1e-4}
+    assert normalisation_schemes._law(params, wrong, "peri-ln").status == "fails"
+    slow = {**data, "gap peri-ln 4": np.sqrt(data["gap peri-ln 4"])}
+    assert normalisation_schemes._late(params, slow, "peri-ln").status == "fails"
+
+
+def test_noise_keeps_tokens_apart_beyond_the_threshold():
+    for d, kind in noise_against_order.COMBINED[:2]:
+        top = noise_against_order.noise_threshold(2.0, kind, d)
+        low, high = (noise_against_order.settled(d, kind, 2.0, f * top, 128, 1).max() for f in (0.7, 1.3))
+        assert low > 0.3 > high
+    rate = noise_against_order.near_pairs(2, 0.8, 200, 0)
+    assert rate.mean() == pytest.approx(1.0, abs=4 * rate.std() / np.sqrt(200))
+
+
+def test_three_scales():
+    params = time_scales.Params(sizes=(64,), instances=20, saves=20)
+    row = time_scales.one(params, 0)
+    data = {name: np.repeat(values, 20, axis=0) for name, values in row.items()}
+    verdicts = time_scales.judge(params, data)
+    assert verdicts[0].measured in (0.0, 1.0)
+    wrong = {**data, "rate": data["rate"] * 2.0}
+    assert time_scales.judge(params, wrong)[0].status == "fails"
+    assert len(time_scales.draw(params, data)) == 2

@@ -1,0 +1,87 @@
+"""A study cut off at any moment goes on from there and holds the same data as one left alone."""
+
+import contextlib
+import os
+import pathlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metastable.models import stream
+from metastable.models.run_study import run
+from metastable.models.study import Settings, read
+from metastable.models.study_record import MEASURED, Study
+from tests.models.test_command import unrendered
+
+MOMENTS = 20
+DATA = (*MEASURED, "cloud", "ranks", "spectra", "ladder", "baselines", "parts")
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing catches it, and nothing is written after it."""
+
+
+class Fuse:
+    """Lets so many changes of the disk through, then none."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, allowed: float) -> None:
+        self.left, self.used = allowed, 0
+        places: list[tuple[Any, str]] = [(pathlib.Path, name) for name in ("replace", "rename", "mkdir", "unlink")]
+        for home, name in [*places, (os, "replace")]:
+            patch.setattr(home, name, self.guarded(getattr(home, name)))
+
+    def guarded(self, act: Any) -> Any:
+        def guard(*args: Any, **options: Any) -> Any:
+            self.left, self.used = self.left - 1, self.used + 1
+            if self.left < 0:
+                raise Killed
+            return act(*args, **options)
+
+        return guard
+
+
+def until_killed(settings: Settings, folder: Path, allowed: float) -> int:
+    """Changes of the disk used; the study ends as if killed when it wants more than allowed."""
+    with pytest.MonkeyPatch.context() as patch:
+        fuse = Fuse(patch, allowed)
+        with contextlib.suppress(Killed):
+            run(settings, folder)
+    return fuse.used
+
+
+def assert_same(found: Study, whole: Study) -> None:
+    for name in DATA:
+        one, other = getattr(found, name), getattr(whole, name)
+        assert (one is None) == (other is None), name
+        if one is not None:
+            assert one.identical(other), name
+    assert found.controls is not None
+    assert whole.controls is not None
+    for name in MEASURED:
+        assert getattr(found.controls, name).identical(getattr(whole.controls, name)), name
+    timeless = [{key: value for key, value in s.about["probe"].items() if key != "seconds"} for s in (found, whole)]
+    assert timeless[0] == timeless[1]
+    assert found.about["spectra"] == whole.about["spectra"]
+
+
+@pytest.mark.slow
+def test_twenty_cuts(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_SAVE_EVERY", 0.0)  # a checkpoint after every text
+    monkeypatch.setattr("metastable.models.run_study.save_figure", unrendered)
+    monkeypatch.setattr("metastable.models.run_study.film", lambda made, path: None)
+    text = tmp_path / "ids.txt"
+    rows = np.random.default_rng(3).integers(3, 50, (6, 20))
+    text.write_text("\n\n".join(" ".join(map(str, row)) for row in rows))
+    settings = Settings(str(folders["bert"]), texts=str(text), control=("init", "tokens"), control_seeds=1)
+    total = until_killed(settings, tmp_path / "whole", float("inf"))
+    whole = read(tmp_path / "whole")
+    assert total > 2 * MOMENTS
+    for allowed in np.linspace(0, total - 1, MOMENTS).round().astype(int):
+        folder = tmp_path / f"cut{allowed}"
+        until_killed(settings, folder, allowed)
+        assert not (folder / "done").exists()
+        assert run(settings, folder)[1] in ("made", "resumed")
+        assert_same(read(folder), whole)
+        assert not [path for path in folder.rglob("*") if ".part" in path.name or path.name.startswith("state")]

@@ -1,0 +1,40 @@
+"""Runs that do not fit are refused beforehand, with the number."""
+
+import pytest
+
+import metastable as ms
+from metastable.errors import InputError
+from metastable.solve import memory
+from metastable.store import run
+from tests.store.runs import made
+
+
+def test_work_arrays_count(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 24e9)
+    with pytest.raises(InputError, match=r"10000 saves of n = 100000 .* take about 44.8 GB .* free \(22.4 GB\)"):
+        memory.check_size(10_000, 1, 100_000, 3)
+    memory.check_size(151, 1, 100_000, 3)
+    memory.check_size(2, 1, 1_000_000, 3)
+    with pytest.raises(InputError, match="under 10000000000 heads"):
+        memory.check_size(1, 1, 1, 3, heads=10**10)
+    with pytest.raises(InputError, match="take about 763 GB"):
+        memory.check_size(2, 1, 160_000, 3, whole_maps=True)
+
+
+def test_simulate_and_records_ask(monkeypatch, tmp_path):
+    plan, x, until = made("sphere")
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e3)
+    with pytest.raises(InputError, match="more than this machine has free"):
+        ms.simulate(ms.Dynamics(), ms.initial.sphere(6, 3), t=1.0)
+    with pytest.raises(InputError, match="more than this machine has free"):
+        run(plan, x, tmp_path / "run", until)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_container_counts(monkeypatch, tmp_path):
+    (tmp_path / "memory.max").write_text("5000\n")
+    (tmp_path / "memory.current").write_text("4000\n")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    assert memory.free_memory() == 1000.0
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.free_memory() > 1e6

@@ -1,0 +1,52 @@
+"""Datasets of studies: what is damaged is refused, never read as nan."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+
+from metastable.store.datasets import read_dataset, write_dataset
+
+
+@pytest.fixture
+def data() -> xarray.Dataset:
+    values = {
+        "a": (("x", "y"), np.arange(6.0).reshape(2, 3)),
+        "gaps": ("x", np.full(2, np.nan)),
+        "one": ((), 3.0),
+    }
+    return xarray.Dataset(values, coords={"x": ["first", "second"]}, attrs={"n": 1})
+
+
+def test_round_trip(data: xarray.Dataset, tmp_path: Path) -> None:
+    write_dataset(tmp_path, "found", data)
+    again = read_dataset(tmp_path, "found")
+    assert again.identical(data)
+    write_dataset(tmp_path, "found", again)  # over itself
+    assert read_dataset(tmp_path, "found").identical(data)
+
+
+def flip(path: Path) -> None:
+    found = bytearray(path.read_bytes())
+    found[-1] ^= 1
+    path.write_bytes(bytes(found))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-3]),
+    "flipped": flip,
+    "empty": lambda path: path.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("chunk", ["a/c/0/0", "gaps/c/0", "one/c"])
+def test_damage(name: str, chunk: str, data: xarray.Dataset, tmp_path: Path) -> None:
+    write_dataset(tmp_path, "found", data)
+    DAMAGE[name](tmp_path / "found.zarr" / chunk)
+    with pytest.raises((ValueError, OSError)):
+        read_dataset(tmp_path, "found")

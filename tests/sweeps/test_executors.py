@@ -1,0 +1,85 @@
+"""Tasks in this process, in worker processes and on Dask: values, errors, deaths, hangs."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from metastable.errors import InputError
+from metastable.sweeps.choose_executor import make_executor
+from metastable.sweeps.dask_executor import remote
+from metastable.sweeps.executors import InProcess
+from metastable.sweeps.worker_pool import WorkerPool
+
+
+def square(value):
+    return value * value
+
+
+def bad(value):
+    raise InputError(f"{value} is bad")
+
+
+def die(value):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def pid(value):
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def everything(executor, tasks, timeout=60.0):
+    """Outcomes by key, of tasks submitted as there is room."""
+    found, waiting, end = {}, list(tasks), time.monotonic() + timeout
+    while len(found) < len(tasks) and time.monotonic() < end:
+        while waiting and executor.room > 0:
+            executor.submit(*waiting.pop(0))
+        found |= {outcome.key: outcome for outcome in executor.finished(0.2)}
+    return found
+
+
+@pytest.mark.parametrize("jobs", [0, 2])
+def test_values_and_errors(jobs):
+    with make_executor(jobs) as executor:
+        found = everything(executor, [(k, square, (k,)) for k in range(6)] + [("x", bad, (3,)), ("y", square, ("a",))])
+    assert [found[k].value for k in range(6)] == [0, 1, 4, 9, 16, 25]
+    assert (found["x"].why, found["x"].error) == ("error", "3 is bad")
+    assert found["y"].error.startswith("TypeError: ")
+    assert "Traceback" in found["y"].trace
+
+
+def test_a_worker_that_dies_or_hangs_is_replaced():
+    with WorkerPool(2, limit=1.0) as pool:
+        tasks = [("dies", die, (0,)), ("hangs", time.sleep, (600,)), *((k, pid, (k,)) for k in range(4))]
+        found = everything(pool, tasks)
+    assert (found["dies"].why, found["dies"].error) == ("died", "The worker process ended by signal 9.")
+    assert (found["hangs"].why, found["hangs"].error) == ("limit", "It was given up after 1 s.")
+    assert all(found[k].value != os.getpid() for k in range(4))
+
+
+def test_a_pool_leaves_no_process_behind():
+    with WorkerPool(1) as pool:
+        worker = everything(pool, [(0, pid, (0,))])[0].value
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)
+
+
+def test_in_this_process_a_hanging_task_is_given_up():
+    with InProcess(limit=0.2) as executor:
+        found = everything(executor, [(0, time.sleep, (60,)), (1, square, (3,))])
+    assert (found[0].why, found[1].value) == ("limit", 9)
+
+
+def test_on_a_cluster_a_hanging_task_is_given_up():
+    assert remote(square, (3,), 5.0) == (9, "", "", "")
+    assert remote(time.sleep, (60,), 0.1)[1] == "limit"
+    assert remote(bad, (3,), None)[1:3] == ("error", "3 is bad")
+
+
+def test_executors_that_cannot_be_are_refused():
+    with pytest.raises(InputError, match=">= 0"):
+        make_executor(-1)
+    with pytest.raises(InputError, match="tcp://host:8786"):
+        make_executor(0, "nowhere")
