@@ -135,7 +135,7 @@ def _grid(params: Any, count: int) -> tuple[Any, Any, np.ndarray]:
 
 
 def _label(name: str) -> str:
-    return f"d = {name.split('x')[0]}, {name.split(' ')[1]}"
+    return f"d = {name.split('x')[0]}, {name.split(' ')[1]} positions"
 
 
 def _each(params: Any, data: Data, axis: Any, steps: np.ndarray, key: str, exponent: bool = False) -> None:
@@ -149,8 +149,8 @@ def _sinks(params: Any, data: Data) -> Any:
     figure, axes, steps = _grid(params, 2)
     _each(params, data, axes[0], steps, "ratio", exponent=True)
     _each(params, data, axes[1], steps, "mass", exponent=True)
-    axes[0].set_ylabel("attention on the first token, over the next seven")
-    axes[1].set_ylabel("attention on the first token, over even attention")
+    axes[0].set_ylabel("first token over the next seven")
+    axes[1].set_ylabel("first token over even attention")
     for axis in axes:
         axis.axhline(1.0, color=SOFT, lw=0.8, ls=_DASHES)
     axes[0].legend(loc="best", fontsize="x-small")
@@ -160,8 +160,8 @@ def _sinks(params: Any, data: Data) -> Any:
 def _inside(params: Any, data: Data) -> Any:
     figure, axes, steps = _grid(params, 3)
     labels = {
-        "aligned": "cosine with first key, minus others",
-        "value": "length of first value, over others",
+        "aligned": "cosine, first key - others",
+        "value": "value length, first / others",
         "clusters": "clusters in a window",
     }
     for axis, (key, label) in zip(axes, labels.items()):
