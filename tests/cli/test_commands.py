@@ -94,6 +94,7 @@ def test_flags_override_files(metastable: Metastable, tmp_path: Path) -> None:
         ("-1,-1,1", np.diag([-1.0, -1.0, 1.0])),
         ("2*identity", 2 * np.eye(3)),
         ("goe(seed=4)", ms.weights.goe(3, 4)),
+        ("1, 0.5+2i, 0.5-2i", ms.weights.from_eigenvalues([1.0, 0.5 + 2j, 0.5 - 2j])),
         ("1, 0.5+2j, 0.5-2j", ms.weights.from_eigenvalues([1.0, 0.5 + 2j, 0.5 - 2j])),
         ("[[0,1],[-1,0]]", np.array([[0.0, 1.0], [-1.0, 0.0]])),
     ],
@@ -178,7 +179,7 @@ def test_lists(metastable: Metastable) -> None:
         "snapshots",
     ):
         assert f"\n  {name} " in said
-    assert metastable("list", "parts").out.startswith("geometries (--geometry)\n")
+    assert metastable("list", "parts").out.startswith("geometries (--geometry")
 
 
 def test_interruption_leaves_a_record_to_go_on_from(

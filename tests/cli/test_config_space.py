@@ -48,6 +48,7 @@ def sentence_or_job(told: dict[str, object]) -> Job | str:
         return str(error)
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(told)
 def test_every_config_builds_or_is_refused(told: dict[str, object]) -> None:

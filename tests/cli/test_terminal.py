@@ -182,6 +182,7 @@ def test_check_begins_with_the_conclusion(metastable: Metastable) -> None:
     metastable("check", "--V", "gloe").refused("did you mean 'goe'?")
 
 
+@pytest.mark.slow
 def test_a_report_shows_its_conclusion() -> None:
     report = ms.check(ms.Weights(V=[[2.0, 0.0], [0.0, -1.0]]), [[1.0, 0.3], [-0.5, 1.0], [0.2, -1.0]])
     assert repr(report).startswith("Report(Theorem 4.1 holds here")

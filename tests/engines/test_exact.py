@@ -19,7 +19,9 @@ MASKS = ["full", "causal", "window(3)", "window(20, causal)"]
 SHAPES = [(1, 3, 3), (2, 2, 2), (7, 3, 2), (200, 3, 3), (65, 1, 1), (130, 5, 7), (70, 64, 64), (140, 17, 1)]
 
 
-@pytest.mark.parametrize("normalise", ["softmax", "unnormalised", "hardmax"])
+@pytest.mark.parametrize(
+    "normalise", ["softmax", *(pytest.param(n, marks=pytest.mark.slow) for n in ("unnormalised", "hardmax"))]
+)
 @pytest.mark.parametrize(("n", "d", "v"), SHAPES)
 def test_any_shape_mask_and_weights_in_float64(n, d, v, normalise, rng):
     k, values = rng.normal(size=(n, d)), rng.normal(size=(n, v))

@@ -14,6 +14,7 @@ from metastable.solve.plan import make_plan
 from tests.engines.conftest import cloud, dense
 
 
+@pytest.mark.slow
 def test_auto_is_exact_for_few_tokens_and_linear_for_many():
     few, many = cloud("spread", 100, 3), cloud("spread", 4000, 3)
     assert attend(few, few, beta=9.0).method == "exact"
@@ -135,6 +136,7 @@ def test_velocity_field_is_the_velocity_of_the_dynamics(name):
         assert np.abs(got - true).max() < 2e-13 * max(1.0, np.abs(true).max())
 
 
+@pytest.mark.slow
 def test_velocity_field_takes_ensembles_and_their_betas():
     x = np.stack([ms.initial.sphere(40, 3, seed=s) for s in range(2)])
     for w in (ms.Weights(), ms.Weights(Q=HEADS), ms.Weights(Q=HEADS, q_bias=np.ones((1, 3)))):

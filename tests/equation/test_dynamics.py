@@ -189,6 +189,7 @@ def test_positions():
     assert np.abs(P - softmax(turned @ turned.T)).max() < 1e-13
 
 
+@pytest.mark.slow
 def test_weights_may_depend_on_time():
     V = lambda t: np.array([[1.0, 0.0], [0.0, 1.0]]) * (1.0 + t)  # noqa: E731
     w = ms.Weights(Q=np.zeros((1, 2)), K=np.zeros((1, 2)), V=V)

@@ -51,7 +51,7 @@ def test_small_runs(name: str, tmp_path: Any) -> None:
     assert sentence.figure_title in figures
 
 
-@pytest.mark.parametrize("name", [*SMALL, "neighbours"])
+@pytest.mark.parametrize("name", [*SMALL, pytest.param("neighbours", marks=pytest.mark.slow)])
 def test_self_checks_agree_and_notice_a_difference(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = experiment(name)
     params = found.params(**SMALL.get(name, {"n": 12}))

@@ -19,7 +19,7 @@ def effective(A):
     return np.exp(-(p * np.log(np.maximum(p, 1e-300))).sum(-1))
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
+@pytest.mark.parametrize("name", [pytest.param("bert", marks=pytest.mark.slow), "gpt2"])
 def test_ranks_are_those_of_the_librarys_maps(models, name):
     model = models[name]
     maps = plain(model, IDS)[1]

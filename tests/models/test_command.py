@@ -164,6 +164,7 @@ def test_every_family_with_ladder_and_pictures(
     assert (found["step_error"] is None) == (family != "albert")  # the others' layers have weights of their own
 
 
+@pytest.mark.slow
 def test_no_special_and_a_text_of_one_token(
     folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def test_without_mergers_it_is_the_rk4_of_the_package():
 @pytest.mark.parametrize(
     ("d", "parts"),
     [
-        (3, {"beta": 9.0}),
+        pytest.param(3, {"beta": 9.0}, marks=pytest.mark.slow),
         (2, {"beta": 1.0, "normalise": "unnormalised"}),
         (3, {"weights": ms.Weights(V=V), "beta": 2.0}),
         (5, {"beta": 2.0}),
@@ -64,7 +64,11 @@ def test_labels_tell_who_has_merged():
     [
         (2, {"beta": 300.0}),
         (3, {"beta": 1.0, "normalise": "unnormalised"}),
-        (3, {"weights": ms.Weights(Q=2.0 * np.eye(3)[[1, 2, 0]], V=np.stack([V, -V])), "beta": 2.0}),
+        pytest.param(
+            3,
+            {"weights": ms.Weights(Q=2.0 * np.eye(3)[[1, 2, 0]], V=np.stack([V, -V])), "beta": 2.0},
+            marks=pytest.mark.slow,
+        ),
         (5, {"beta": 2.0}),
     ],
 )

@@ -62,6 +62,7 @@ def test_extended_runs_of_a_list_keep_their_noise():
     assert np.array_equal(run[1].extend(4.0).x, once[1].x)
 
 
+@pytest.mark.slow
 def test_extended_adaptively_and_after_an_early_stop():
     dyn = ms.Dynamics(beta=1.0)
     once = ms.simulate(dyn, X, t=6.0, save=7, method="tsit5", rtol=1e-9)

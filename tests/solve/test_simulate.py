@@ -17,7 +17,7 @@ DYN = ms.Dynamics(
 )
 
 
-@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("rk4", 4)])
+@pytest.mark.parametrize(("method", "order"), [pytest.param("euler", 1, marks=pytest.mark.slow), ("rk4", 4)])
 @pytest.mark.parametrize("geometry", ["sphere", "euclidean", "rescaled"])
 def test_orders_of_the_fixed_methods(method, order, geometry):
     dyn = ms.Dynamics(DYN.weights, beta=0.8, geometry=geometry)

@@ -42,7 +42,9 @@ def test_every_part_comes_back(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(dynamics.velocity(0.3, x0), again.dynamics.velocity(0.3, x0))
 
 
-@pytest.mark.parametrize("name", ["sphere", "rescaled", "stopped", "adaptive", "noise", "float32"])
+@pytest.mark.parametrize(
+    "name", ["sphere", "rescaled", "stopped", pytest.param("adaptive", marks=pytest.mark.slow), "noise", "float32"]
+)
 def test_config_of_a_record_makes_the_same_run(name: str, tmp_path: Path) -> None:
     plan, x, until = made(name)
     first = record.run(plan, x, tmp_path / "one", until)

@@ -44,6 +44,7 @@ def test_good_triples_go_to_hyperplanes(V):
     assert report.claim("Theorem 4.1").details["hyperplanes with tokens"] <= 3
 
 
+@pytest.mark.slow
 def test_strong_contraction_does_not_drown_the_answer():
     """z grows like e^{3t} to e^{270}: the hyperplane's coordinate must not be read from z."""
     report = check(Weights(V=turned(np.diag([0.2, -3.0]))), TOKENS)

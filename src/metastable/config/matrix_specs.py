@@ -24,7 +24,7 @@ from metastable.equation import weights
 from metastable.errors import InputError, unknown
 from metastable.models.spectra import simulator_value
 
-_COMPLEX = rf"(?:nan|[-+]?inf|(?:{named.NUMBER})?(?:{named.NUMBER}j)?)"
+_COMPLEX = rf"(?:nan|[-+]?inf|(?:{named.NUMBER})?(?:{named.NUMBER}[ij])?)"
 _VALUES = re.compile(rf"\s*({_COMPLEX}(?:\s*,\s*{_COMPLEX})*)\s*(?:@\s*([\w-]+))?\s*")
 _FILES = (".npy", ".csv")
 
@@ -78,8 +78,9 @@ def _eigenvalues(text: str) -> tuple[list[complex], str] | None:
     found = _VALUES.fullmatch(text)
     if found is None or ("," not in found[1] and found[2] is None):
         return None
+    parts = [re.sub("i$", "j", part.replace(" ", "")) for part in found[1].split(",")]
     try:
-        return [complex(part.replace(" ", "")) for part in found[1].split(",")], found[2] or "diagonal"
+        return [complex(part) for part in parts], found[2] or "diagonal"
     except ValueError:
         return None
 

@@ -258,13 +258,13 @@ def best_columns(count: int, width: float | None = None) -> int:
 
     A ``width`` in inches allows as many as can still be read.
 
-    >>> best_columns(4), best_columns(4, COLUMN), best_columns(6), best_columns(6, COLUMN)
+    >>> best_columns(4), best_columns(4, COLUMN), best_columns(6), best_columns(5, COLUMN)
     (4, 2, 3, 2)
     """
     most = 5 if width is None else max(1, int(width / _NARROW + 1e-9))
     if count <= min(most, 5):
         return count
-    least = min(3, most) if width is None else max(1, most // 2)
+    least = min(3, most) if width is None else min(most, max(2, most // 2))  # a gap rather than one long column
     return min(range(least, min(most, 5) + 1), key=lambda columns: (-count % columns, -columns))
 
 

@@ -275,9 +275,10 @@ class KernelChart(Engine):
         return {**{name: value for name, value in made._asdict().items() if name != "k"}, "k": np.asarray(0)}
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
-        before = kernel_runs.State(*(np.array(state[n]) for n in ("before", "after", "now", "refs")), int(state["k"]))
+        ends = [np.array(state[name]) for name in ("before", "after", "now", "refs")]
+        before = kernel_runs.State(ends[0], ends[1], ends[2], ends[3], int(state["k"]))
         found = of_runs(plan)
-        bases = [_basis(chart) for chart in charts(plan)]
+        bases = [kernel_runs.basis(replace(chart, bias=None)) for chart in charts(plan)]
         assert plan.method.tableau is not None
         low, high = plan.model.mask.bounds(plan.n)
         end, saved = kernel_runs.advance(
@@ -295,16 +296,12 @@ class KernelChart(Engine):
         )
         # where distances are those of the coordinates, copies are compared by these alone
         shown = plan.originals if all(basis.has_orthogonal_basis(dyn, plan.d) for dyn in plan.dynamics) else plan.runs
-        S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(chart.S) for chart in found[:shown]])
+        S = np.asarray(found[0].S) if plan.single else np.stack([np.asarray(c.S) for c in found[:shown]])
         zeta, kept = saved.zeta[:, :shown], stops.saves
         x = kernel_runs.tokens(zeta, S) if kept.all() else np.zeros(zeta.shape)
         if not kept.all():
             x[kept] = kernel_runs.tokens(zeta[kept], S)
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
-        everyone = np.full(plan.runs, stops.end)
-        return after, Saved(x, everyone, np.zeros(plan.runs, bool), extra, compared(plan, saved.zeta))
-
-
-def _basis(chart: Chart) -> Any:
-    return kernel_runs.basis(replace(chart, bias=None))
+        reached, nobody = np.full(plan.runs, stops.end), np.zeros(plan.runs, bool)
+        return after, Saved(x, reached, nobody, extra, compared(plan, saved.zeta))
