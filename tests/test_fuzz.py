@@ -3,7 +3,34 @@
 import numpy as np
 import pytest
 
+from metastable.errors import InputError
 from tests import fuzz_gradients, fuzz_rescaled
+from tests.fuzz import __main__ as search
+from tests.fuzz.doors import DOORS
+
+QUICK = ("toml", "numbers", "records", "datasets", "weights", "archives", "queries", "interface")
+
+
+@pytest.mark.parametrize("door", QUICK)
+def test_doors_answer(door, tmp_path, monkeypatch):
+    """A few inputs at each door; `python -m tests.fuzz --seconds N` knocks for longer."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        assert search.knock(door, 1811, number, tmp_path) == ""
+
+
+def test_the_search_finds_what_is_planted(monkeypatch, tmp_path):
+    def raw(rng, place):
+        raise KeyError("a mistake")
+
+    def outside(rng, place):
+        (place.parent / "mine").touch()
+        raise InputError("refused")
+
+    monkeypatch.setitem(DOORS, "toml", raw)
+    monkeypatch.setitem(DOORS, "numbers", outside)
+    assert "KeyError: 'a mistake'" in search.knock("toml", 0, 0, tmp_path)
+    assert "files outside its folder: ['mine']" in search.knock("numbers", 0, 0, tmp_path)
 
 
 def test_every_kind_of_run_is_drawn():

@@ -62,7 +62,7 @@ def sizes(x: np.ndarray) -> np.ndarray:
     """The first modes of tokens (n, d), 1 for a point mass and n^(-1/2) for uniform ones, (MODES,)."""
     c = np.abs(moments(x, MODES)) ** 2
     if x.shape[1] == 2:
-        return np.sqrt(c[1:])
+        return np.asarray(np.sqrt(c[1:]))
     twice = np.where(np.arange(MODES + 1) == 0, 1.0, 2.0)[:, None]
     return np.asarray(np.sqrt((twice * c).sum(axis=0) * 4.0 * np.pi / (2 * np.arange(MODES + 1) + 1))[1:])
 
@@ -129,7 +129,7 @@ def grid(params: Params, d: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 def run(params: Params, work: Work) -> Data:
     data: Data = {}
-    for noise, count in (("independent", params.instances), ("common", params.instances)):
+    for noise, count in (("independent", params.instances), ("common", max(20, params.instances // 2))):
 
         def chunk(first: int, last: int, noise: str = noise) -> Data:
             return _joined([one(params, params.seed + k, noise) for k in range(first, last)])
@@ -277,7 +277,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"n": 300, "instances": 48, "compared": 20, "pairs": 200, "grid_n": 64, "betas": 4, "sigmas": 5},
+    quick={"n": 200, "instances": 40, "compared": 20, "pairs": 200, "grid_n": 64, "betas": 4, "sigmas": 5},
     full={"instances": 400, "n": 4000, "compared": 100, "pairs": 4000, "betas": 16, "sigmas": 17},
     text="Tokens are shaken while attention pulls them together. Noise that every token has for itself destroys "
     "clusters beyond a threshold that Bessel functions give; noise that is common to all tokens creates them.",

@@ -2,8 +2,11 @@
 
 import hashlib
 import io
+import lzma
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -11,6 +14,11 @@ from typing import IO
 from metastable.errors import InputError
 
 _CHUNK = 1 << 20
+# how the standard library says that an archive is broken; encrypted and unknown kinds of compression among it
+_BROKEN: tuple[type[Exception], ...] = (
+    *(zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, NotImplementedError),
+    *(RuntimeError, OverflowError, struct.error, UnicodeError, IndexError),
+)
 
 
 def sha256(path: Path) -> str:
@@ -39,23 +47,33 @@ def extract(archive: Path, members: Mapping[str, str], limits: Mapping[str, int]
     for member, name in members.items():
         if PurePosixPath(name).name != name:
             raise InputError(f"{name!r} is not a plain file name, so nothing is written under it.")
-        outer, _, inner = member.partition("!")
-        with _open_member(archive, outer, limits[name] if not inner else 1 << 26) as stream:
-            if not inner:
-                _copy(stream, into / name, limits[name])
-                continue
-            with tarfile.open(fileobj=io.BytesIO(stream.read(1 << 26))) as nested:
-                _copy(_tar_member(nested, inner, limits[name]), into / name, limits[name])
+        try:
+            _extract_one(archive, member, limits[name], into / name)
+        except _BROKEN as error:
+            raise InputError(f"{archive.name} is truncated or altered ({type(error).__name__}): {error}.") from error
+
+
+def _extract_one(archive: Path, member: str, limit: int, target: Path) -> None:
+    outer, _, inner = member.partition("!")
+    with _open_member(archive, outer, limit if not inner else 1 << 26) as stream:
+        if not inner:
+            _copy(stream, target, limit)
+            return
+        with tarfile.open(fileobj=io.BytesIO(stream.read(1 << 26))) as nested:
+            _copy(_tar_member(nested, inner, limit), target, limit)
 
 
 def _open_member(archive: Path, member: str, limit: int) -> IO[bytes]:
     _refuse_path(member)
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as wheel:
-            return _zip_member(wheel, member, limit)
-    if tarfile.is_tarfile(archive):
-        with tarfile.open(archive) as source:
-            return io.BytesIO(_tar_member(source, member, limit).read(limit))
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as wheel:
+                return _zip_member(wheel, member, limit)
+        if tarfile.is_tarfile(archive):
+            with tarfile.open(archive) as source:
+                return io.BytesIO(_tar_member(source, member, limit).read(limit))
+    except OSError as error:  # a place that the archive's own tables name, and that is not there
+        raise InputError(f"{archive.name} is truncated or altered: {error.strerror or error}.") from error
     raise InputError(f"{archive.name} is neither a wheel nor a source archive; it may be truncated.")
 
 

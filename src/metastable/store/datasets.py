@@ -14,7 +14,7 @@ from typing import Any
 import zarr
 from zarr.codecs import ZstdCodec
 
-from metastable.store.files import PART, regular, remove, sync
+from metastable.store.files import PART, reason, refuse_strange, regular, remove, sync
 
 _CODEC = ZstdCodec(level=0, checksum=True)
 
@@ -38,14 +38,17 @@ def read_dataset(folder: Path, name: str) -> Any:
     import xarray
 
     place = folder / f"{name}.zarr"
+    refuse_strange(place)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _check_chunks(place)
-        with xarray.open_zarr(place, chunks=None) as stored:
-            try:
+        try:
+            _check_chunks(place)
+            with xarray.open_zarr(place, chunks=None) as stored:
                 return stored.load()
-            except RuntimeError as error:  # of the decoder, whose checksum does not fit
-                raise ValueError(f"{place.name}: {error}") from error
+        except OSError:
+            raise
+        except Exception as error:  # zarr, its decoders and xarray have many ways to say that a store is broken
+            raise ValueError(f"{place.name}: {reason(error)}") from error
 
 
 def _check_chunks(place: Path) -> None:

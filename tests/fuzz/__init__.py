@@ -1,0 +1,1 @@
+"""A search for inputs that are not answered: `python -m tests.fuzz --seconds N`."""
