@@ -243,12 +243,14 @@ def check(params: Params) -> dict[str, Check]:
     x0, dt, sigma = sphere(5, 3, seed=2), 0.05, 0.3
     found: dict[str, Check] = {}
     known, eye = Noise(lambda key, shape, dtype: jnp.ones(shape, dtype), "ones"), np.eye(3)
+    V = np.diag([1.0, 0.5, -0.5])
     for kind, short in KINDS.items():
-        dyn = Dynamics(beta=1.3, normalise=kind, noise=sigma, noise_kind=known)
+        weights = Weights(V=V if kind == "softmax" else None)
+        dyn = Dynamics(weights, beta=1.3, normalise=kind, noise=sigma, noise_kind=known)
         own = simulate(dyn, x0, 0.5, dt, "euler", save=[0.5]).x[-1]
         x = x0
         for _ in range(10):
-            v = plain.pull(x, eye, eye, eye, 1.3) if kind == "softmax" else plain.unnormalised(x, 1.3)
+            v = plain.pull(x, eye, eye, V, 1.3) if kind == "softmax" else plain.unnormalised(x, 1.3)
             x = x + dt * plain.projected(x, v) + sigma * np.sqrt(dt) * plain.projected(x, np.ones_like(x))
             x = x / np.linalg.norm(x, axis=1, keepdims=True)
         found[f"tokens with a known noise, {short}"] = (own, x, 1e-10)

@@ -60,7 +60,7 @@ def player(study: Study, path: str | os.PathLike[str]) -> Path:
     title = f"{study.settings.model}: tokens beside their mean direction; three principal directions ({share:.0%} seen)"
     names = [str(word) for word in study.cloud.word.values]
     look = {"colour": "position", "first": True}
-    return run.export(path, title=title, names=names, play=False, brief=True, extra=look)
+    return run.export(Path(path), title=title, names=names, play=False, brief=True, extra=look)
 
 
 def _frames(study: Study) -> Iterator[Bytes]:
