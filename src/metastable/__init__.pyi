@@ -2,6 +2,7 @@
 
 from metastable import engines as engines
 from metastable import initial as initial
+from metastable import learning as learning
 from metastable import models as models
 from metastable import observables as observables
 from metastable import plots as plots
@@ -27,6 +28,7 @@ from metastable.equation.normalise import Normalisation as Normalisation
 from metastable.equation.scores import Score as Score
 from metastable.equation.weights import Weights as Weights
 from metastable.errors import InputError as InputError
+from metastable.learning.fitting import fit as fit
 from metastable.solve import methods as methods
 from metastable.solve.flow import flow as flow
 from metastable.solve.observe import observe_many as observe_many

@@ -77,6 +77,13 @@ def a_hunt(folder: Path, seed: int) -> None:
     hunt(Rules(n=4, d=2, batch=8, elite=2, seed=seed), folder, instances=8)
 
 
+def a_fit(folder: Path, seed: int) -> None:
+    import metastable as ms
+
+    x0 = ms.initial.sphere(3, 2, seed=0)
+    ms.fit(ms.Dynamics(), x0, -x0, "V", times=0.2, steps=4, checkpoint=2, seed=seed, out=folder)
+
+
 # kind -> how a user fills such a folder; a sweep will be a line here
 WRITERS: dict[str, Callable[[Path, int], None]] = {
     "run": a_run,
@@ -84,6 +91,7 @@ WRITERS: dict[str, Callable[[Path, int], None]] = {
     "reproduction": a_reproduction,
     "study": a_study,
     "hunt": a_hunt,
+    "fit": a_fit,
 }
 
 

@@ -41,6 +41,7 @@ PARTS = (
     Part("models", ("torch", "transformers"), "models that the simulator does not run itself", "models"),
     Part("lens", ("transformer_lens",), "weights of architectures without a family file", "lens"),
     Part("cluster", ("dask", "distributed"), "sweeps on more than one machine", "cluster"),
+    Part("learn", ("optax",), "fits by gradient and experiments on learning", "learn"),
     Part("explore", ("nicegui",), "the laboratory in the browser", "explore"),
     Part("docs", ("sphinx", "furo", "myst_nb"), "building this documentation", "docs"),
     Part("test", ("pytest", "hypothesis"), "running the tests", "test"),

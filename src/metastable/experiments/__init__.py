@@ -46,6 +46,9 @@ EXPERIMENTS: dict[str, str] = {
     "causal-leaders": "causal_leaders",
     "instability": "instability",
     "spectra": "eigenvalue_maps",
+    "optimal-control": "optimal_control",
+    "optimised-mlp": "optimised_mlp",
+    "sinks-in-training": "sinks_in_training",
     "model-similarities": "model_similarity",
     "model-heads": "model_heads",
     "model-controls": "model_controls",
@@ -56,6 +59,7 @@ EXPERIMENTS: dict[str, str] = {
     "model-ranks": "model_ranks",
     "model-simplex": "model_simplex",
     "model-eigenspaces": "model_eigenspaces",
+    "best-particle-system": "model_best_system",
 }
 
 

@@ -184,7 +184,7 @@ def draw(params: Params, data: Data) -> Figures:
         if here.any():
             lines[f"height, n = {n}"] = (data["height"] / data["height"][:, :1])[here].mean(axis=0)[1:]
             lines[f"spread, n = {n}"] = data["spread"][here].mean(axis=0)[1:]
-    fall = {"exact first rate": (t[t < 1.2], np.exp(-(1.0 - params.lam) * t[t < 1.2]))}
+    fall = {"fall at the first rate": (t[t < 3.0], _falling(params, t[t < 3.0]))}
     early = series(t, lines, reference=fall, xscale="log", yscale="log", ylabel="height, spread", outside=True)
     early.axes[0].set_ylim(1e-3, 3.0)
     k = int(np.argmax(data["clusters"]))
@@ -201,6 +201,14 @@ def draw(params: Params, data: Data) -> Figures:
         ),
         "Mergers": captioned(mergers, f"Clusters left, n = {int(data['n'][k])}, seed {params.seed + k}. {setting}."),
     }
+
+
+def _falling(params: Params, t: np.ndarray) -> np.ndarray:
+    """Relative height of uniform tokens that go on as they begin: z/sqrt(1-z^2) falls like e^{-A(1-lam)t}."""
+    beta = params.beta(params.sizes[-1])
+    z = (np.arange(400) + 0.5) / 400.0
+    w = z / np.sqrt(1.0 - z**2) * np.exp(-(1.0 / np.tanh(beta) - 1.0 / beta) * (1.0 - params.lam) * t)[:, None]
+    return np.asarray(np.sqrt((w**2 / (1.0 + w**2)).mean(axis=1) / (z**2).mean()))
 
 
 def check(params: Params) -> dict[str, Check]:

@@ -157,6 +157,16 @@ PRESETS: tuple[Preset, ...] = (
     Preset("spectra", "Eigenvalues steer the clusters", f"{FIRST}, eigenvalues of V",
            "Move the two eigenvalues: real ones cluster or repel, a complex pair turns everything round.",
            {"n": 16, "d": 2, "beta": 1.0, "V": "1+1j,1-1j", "t": 30.0}, ("spectra",), {"trails": True}),
+    Preset("optimal-control", "A V that turns", f"{SECOND}, section 6",
+           "An antisymmetric V carries a cloud round the circle unchanged: the dearest constant way to move a token.",
+           {"n": 12, "d": 2, "beta": 1.0, "V": "1j,-1j", "t": 3.0}, ("optimal-control",), {"trails": True}),
+    Preset("optimised-mlp", "What an MLP must resist", f"{FIRST}, future work",
+           "Three prepared clouds merge by attention alone: the experiment learns an MLP that keeps them apart.",
+           {"n": 12, "initial": "clusters", "beta": 1.0, "t": 8.0}, ("optimised-mlp",)),
+    Preset("sinks-in-training", "Before training: no sink", f"{FIRST}, sec. 5",
+           "Colour by attention received: the causal mask alone favours early tokens, and no one of them specially.",
+           {**_CAUSAL, "n": 32, "d": 16, "beta": 1.0, "method": "layers", "dt": 1.0, "t": 3.0},
+           ("sinks-in-training",), {"colour": "attention"}),
     Preset("density", "Many tokens, almost a density", "mean field",
            "2,000 tokens on the circle: change the seed, and the picture stays. ms.density has infinitely many.",
            {"n": 2000, "d": 2, "beta": 2.0, "initial": "cap(angle=2.5)", "t": 6.0}, ("density",)),
@@ -187,6 +197,9 @@ PRESETS: tuple[Preset, ...] = (
     Preset("model-sharing", "Shared and unshared weights", "both papers' models",
            "Choose reactions-bert instead of reactions-albert: the same text, unshared layers.",
            experiments=("model-sharing",), page="/models"),
+    Preset("best-particle-system", "The best particle system", "both papers' models",
+           "The ladder of a model: how far its own weights as particles are from it; the experiment fits better ones.",
+           experiments=("best-particle-system",), page="/models"),
 )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ SLOTS: tuple[Slot, ...] = (
     Slot("model-ranks", "both papers", "Ranks of a model's attention matrices, layer by layer"),
     Slot("model-simplex", "beyond the papers", "How far the means of a model's clusters are from a simplex"),
     Slot("model-eigenspaces", "first paper, sec. 5", "Tokens that a head's leading eigenvectors promote"),
+    Slot("best-particle-system", "beyond the papers", "The best that any particle system explains of a model's clouds"),
 )
 
 

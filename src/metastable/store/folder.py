@@ -55,6 +55,7 @@ KINDS: dict[str, tuple[str, str]] = {
         "a study of a pretrained model (open its report.html, or read it with metastable.models.study.read)",
     ),
     "hunt": ("hunt", "a hunt (read its report.json)"),
+    "fit": ("fit", "a fit (read it with metastable.learning.read_fit)"),
     "sweep": ("sweep", "a sweep (read it with metastable.sweeps.read)"),
 }
 
