@@ -8,7 +8,8 @@ Each scheme is a geometry (`metastable.equation.geometry`): attention sees direc
    like r^{-2} where r grows, because d log(1-gamma)/d log r = -2 then: t^{-2} where r ~ t (Pre-LN, Peri-LN, Mix-LN),
    1/t under depth scaling, where r ~ 2 sqrt(t). Rate and exponent in r are measured between the last two saved times,
    and may be off by a tenth. (At first the exponent in t was judged; under depth scaling it tends to 1 like t^{-1/2}
-   only, because r is 2 sqrt(t) plus a constant: 1.07 to 1.15 between t = 100 and 200.)
+   only, because r is 2 sqrt(t) plus a constant: 1.07 to 1.15 between t = 100 and 200. Then depth scaling was given ten
+   times as long: rates are within (1+beta)(1-gamma) of their limits, and an instance counts where that is below 0.05.)
 3. Who is fastest? |a| < 1 before collapse, so that normalised outputs (nGPT, Peri-LN) are faster than their
    counterparts (Post-LN, Pre-LN), always; and Post-LN is faster than Pre-LN once r > 1. Random tokens are asked too.
 """
@@ -93,7 +94,8 @@ def equal_angles(params: Params, scheme: str, n: int, first: int, last: int) -> 
     found = {"gamma": cosine.T, "r": norm.T, "gamma law": np.array([law[0] for law in laws])}
     found |= {"r law": np.array([law[1] for law in laws]), "beta": beta}
     if n == params.sizes[0]:
-        ends = [params.late / 2.0, params.late] if scheme in POWERS else [8.0, 10.0]
+        late = params.late * (10.0 if scheme == "depth-scaled" else 1.0)
+        ends = [late / 2.0, late] if scheme in POWERS else [8.0, 10.0]
         x = simulate(dyn, x0, ends[1], 2.0 * params.dt, save=ends).x
         found |= {"gap": _gap(x).T, "late r": cosine_and_norm(x)[1].T}  # (b, 2)
     return found
@@ -174,6 +176,7 @@ def _late(params: Params, data: Data, scheme: str) -> Verdict:
         f"Under {WORDS[scheme]} the distance of tokens, 1 - gamma, falls like {law}.",
         SOURCE,
         [bool(abs(value - want) <= NEAR) for value in rate],
+        eligible=[bool(value <= NEAR / 2.0) for value in (1.0 + data[f"beta {scheme} {params.sizes[0]}"]) * gap[:, 0]],
         notes=f"measured {'rates' if power is None else 'exponents'} {rate.min():.3f} to {rate.max():.3f}",
     )
 
