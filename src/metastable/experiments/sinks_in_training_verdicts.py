@@ -30,7 +30,7 @@ def judge(params: Any, data: Data) -> list[Verdict]:
     A model counts as trained when its loss, over the last tenth of the steps, is below what the letter before alone can
     give, the text's entropy of a letter given the one before: no attention is needed for more than that. What is said
     of training is judged on trained models only. (That rule was added after a first quick look, whose 60 steps trained
-    nothing and made every claim fail.)
+    nothing: every claim about training failed or was undecided.)
     """
     verdicts = []
     for kind in KINDS:
