@@ -33,7 +33,7 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    except BaseException:  # also Ctrl-C
         with suppress(OSError):
             part.unlink()
         raise
