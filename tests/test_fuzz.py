@@ -8,7 +8,7 @@ from tests import fuzz_gradients, fuzz_rescaled
 from tests.fuzz import __main__ as search
 from tests.fuzz.doors import DOORS
 
-QUICK = ("toml", "numbers", "records", "datasets", "weights", "archives", "queries", "interface")
+QUICK = ("toml", "numbers", "records", "datasets", "weights", "models", "archives", "queries", "interface")
 
 
 @pytest.mark.parametrize("door", QUICK)

@@ -141,3 +141,17 @@ def test_a_device_that_is_not_there_for_real(device, tmp_path):
         said = process.communicate()[1]
         assert (process.returncode, said.count("\n")) == (2, 1), said
         assert f"JAX_PLATFORMS='{device}'" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["/proc", "/dev/null", None])
+def test_a_home_that_cannot_be_written(home, tmp_path):
+    """Nothing can be kept, and nothing is said about it; /proc is a folder that nobody can write, not even root."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("HOME", "METASTABLE_CACHE", "MPLCONFIGDIR")}
+    kept = {k: v for k, v in kept.items() if not k.startswith("XDG_")} | ({} if home is None else {"HOME": home})
+    words = ["simulate", "--n", "4", "--t", "0.2", "--engine", "lanes", "--out", "run"]
+    process = begun(words, tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=kept)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "Record: run" in out
+    assert not [line for line in err.splitlines() if line.strip() and not line.startswith("simulating")], err

@@ -31,7 +31,7 @@ def write_dataset(folder: Path, name: str, data: Any) -> None:
             plain.to_zarr(fresh, mode="w", zarr_format=3, consolidated=True, encoding=encoding)
         remove(target)
         os.replace(fresh, target)
-    except BaseException:
+    except (Exception, KeyboardInterrupt):
         remove(fresh)  # what a full disk holds of it is of no use, and in the way
         raise
     sync(folder)
