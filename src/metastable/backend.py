@@ -86,7 +86,8 @@ def no_device() -> str | None:
     try:
         jax.default_backend()
     except (RuntimeError, AssertionError):  # JAX says nothing where it sees no NVIDIA device
-        return f"JAX cannot start on JAX_PLATFORMS={jax.config.jax_platforms!r}; unset it, or set it to cpu."
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        return f"JAX cannot start on JAX_PLATFORMS={asked!r}; unset it, or set it to cpu."
     return None
 
 
