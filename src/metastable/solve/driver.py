@@ -192,19 +192,20 @@ class _Course:
     def _fates(self, saved: Saved, x: np.ndarray, first: int) -> dict[int, Fate]:
         plan, fates = self.plan, {}
         times = plan.times[first : first + len(x)]
-        finite = np.isfinite(x).all(axis=(-1, -2))  # (m, B)
-        for run in range(plan.originals):
-            if self.ended[run] or self.resting[run]:
-                continue
-            if plan.method.adaptive and saved.reached[run] < plan.number(self.state["t"]):
+        finite = np.isfinite(x)
+        finite = np.ones(x.shape[:2], bool) if finite.all() else finite.all(axis=(-1, -2))  # (m, B)
+        late = np.zeros(plan.originals, bool)
+        if plan.method.adaptive:
+            late = saved.reached[: plan.originals] < plan.number(self.state["t"])
+        for run in np.flatnonzero((late | ~finite.all(axis=0)) & ~self.ended & ~self.resting).tolist():
+            if late[run]:
                 if saved.exhausted[run] and self._comes_to_rest(run, float(saved.reached[run])):
-                    late = times > saved.reached[run]
                     if len(x):
-                        x[late, run] = self.still[run]  # a view of what the engine made for us
+                        x[times > saved.reached[run], run] = self.still[run]  # a view of what the engine made for us
                     continue
                 good = int((finite[:, run] & (times <= saved.reached[run])).sum())
                 fates[run] = Fate(first + good, "stalled", _stalled(plan, saved, run))
-            elif not finite[:, run].all():
+            else:
                 good = int(np.argmin(finite[:, run]))
                 text = (
                     f"Tokens left the range of floats before t = {times[good]:g}; "
