@@ -75,7 +75,7 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
         "tokens": found.tokens,
         "notes": [*notes, *found.notes],
         "seconds": {key: round(value, 3) for key, value in found.seconds.items()},
-        "climbed": [] if settings.images else few(found.sample),
+        "climbed": few(found.sample) if model.vocabulary is not None else [],
     }
     write_json(folder / "probe.json", facts)
 
