@@ -90,7 +90,10 @@ def advance(
     def alone(b: int) -> None:
         maps = [_everywhere(a[0 if len(a) == 1 else b]) for a in (A, V)]
         for kept, tokens in run(maps, [_across(a[b]) for a in x], blocks, n):
-            kept[:, b] = tokens.transpose(0, 1, 3, 2).reshape(len(kept), -1, given)[:, :n]
+            full = n // LANES * LANES
+            whole = kept[:, b, :full].reshape(len(kept), full // LANES, LANES, given)
+            whole[:] = tokens[:, : full // LANES].swapaxes(2, 3)
+            kept[:, b, full:] = tokens[:, -1, :, : n - full].swapaxes(1, 2)
 
     share(alone if few else group, B if few else -(-B // LANES))
     return state, saved
