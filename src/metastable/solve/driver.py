@@ -139,7 +139,9 @@ class _Course:
             size = min(size, max(1, -(-len(steps) // _REPORTED)))
         for start in range(begin, len(steps), size):
             these = slice(start, start + size)
-            counts = np.diff(steps[these], prepend=int(self.state["k"]))
+            counts = np.array(steps[these])
+            counts[1:] -= steps[these][:-1]
+            counts[0] -= int(self.state["k"])
             times = (steps[these] - 1 + thetas[these]) * plan.dt
             yield Stops(times, float(times[-1]), counts, thetas[these], kept[these])
 
