@@ -130,14 +130,18 @@ class _Course:
         plan = self.plan
         steps, thetas, kept = _fixed_stops(plan, engine)
         done = int(self.state["k"])
-        left = (np.cumsum(kept) > self.following) | (~kept & (steps > done))  # the next save, or a check before it
-        begin = int(np.argmax(left)) if left.any() else len(steps)
+        begin = 0
+        if self.following or done:
+            left = (np.cumsum(kept) > self.following) | (~kept & (steps > done))  # the next save, or a check before it
+            begin = int(np.argmax(left)) if left.any() else len(steps)
         size = max(1, min(_MOST_STOPS, _MOST_NUMBERS // (plan.runs * plan.n * plan.d)))
         if reported:
             size = min(size, max(1, -(-len(steps) // _REPORTED)))
         for start in range(begin, len(steps), size):
             these = slice(start, start + size)
-            counts = np.diff(steps[these], prepend=int(self.state["k"]))
+            counts = np.array(steps[these])
+            counts[1:] -= steps[these][:-1]
+            counts[0] -= int(self.state["k"])
             times = (steps[these] - 1 + thetas[these]) * plan.dt
             yield Stops(times, float(times[-1]), counts, thetas[these], kept[these])
 
