@@ -5,6 +5,7 @@ Runs, experiments, studies, hunts and reports all carry the same one, so that an
 
 import platform
 import time
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -26,17 +27,21 @@ def stamp(*packages: str) -> dict[str, str]:
     >>> sorted(stamp("no-such-package"))
     ['jax', 'machine', 'metastable', 'numpy', 'python', 'time']
     """
-    found = {
-        "metastable": __version__,
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    found = {**_here(), "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     for name in packages:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue
     return found
+
+
+@cache
+def _here() -> dict[str, str]:
+    return {
+        "metastable": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {jax.default_backend()}",
+    }

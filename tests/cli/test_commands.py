@@ -295,6 +295,7 @@ def test_environment_shows_tracebacks() -> None:
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.slow
 def test_json_survives_a_process(tmp_path: Path) -> None:
     words = [
         "simulate",

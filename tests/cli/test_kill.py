@@ -64,6 +64,7 @@ def test_killed_on_the_way(tmp_path: Path, whole: ms.Trajectory) -> None:
     finish(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_interrupted_on_the_way(tmp_path: Path, whole: ms.Trajectory) -> None:
     process = start(tmp_path / "run")
     wait_for(tmp_path / "run" / "state.npz", process)

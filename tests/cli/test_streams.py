@@ -67,7 +67,8 @@ def test_all_descriptors_closed(tmp_path):
     assert main(["plot", str(tmp_path / "run"), "--out", str(tmp_path / "a.png")]) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_polite_signals(number, tmp_path):
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("the signal is ignored here, and by every process started here (nohup)")

@@ -170,6 +170,7 @@ def test_check_takes_every_spelling(V: str, metastable: Metastable, tmp_path: Pa
     assert n == 5
 
 
+@pytest.mark.slow
 def test_check_begins_with_the_conclusion(metastable: Metastable) -> None:
     answer = metastable("check", "--V", "1,-0.5", "--n", 12)
     assert answer.code == 0

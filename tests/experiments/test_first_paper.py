@@ -60,7 +60,7 @@ def run_small(name: str) -> tuple[Any, Any, list[Verdict]]:
     return made, (params, data), made.judge(params, data)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "neighbours" else n for n in NAMES])
 def test_runs_judges_and_draws(name: str) -> None:
     made, (params, data), verdicts = run_small(name)
     assert made.name == name

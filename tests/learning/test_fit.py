@@ -91,7 +91,8 @@ class KilledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("optimiser", ["adam", pytest.param("lbfgs", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("optimiser", ["adam", "lbfgs"])
 def test_a_killed_fit_goes_on_with_the_same_digits(tmp_path, optimiser, monkeypatch):
     whole = one_token(optimiser=optimiser, steps=20, checkpoint=6)
 

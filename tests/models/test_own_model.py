@@ -117,6 +117,7 @@ def test_one_compiled_step_for_all_layers(own):
     assert own_model._step._cache_size() == before
 
 
+@pytest.mark.slow
 def test_statistics_are_the_same(own, models):
     texts = [IDS, IDS[::-1], list(range(20))]
     mine, theirs = probe(own["bert"], texts), probe(models["bert"], texts)

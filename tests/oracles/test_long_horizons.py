@@ -33,7 +33,8 @@ def test_published_hyperplane_matrix(seed):
     assert_close(PUBLISHED, np.random.default_rng(seed).uniform(-5, 5, (10, 2)), 40.0, 0.1)
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 2, 5])
 def test_random_symmetric_mixed_signs(seed):
     """Normalised to spectral radius 1.4, so that 60 digits hold e^{2 lambda t}."""
     V = ms.weights.goe(3, seed)

@@ -189,6 +189,7 @@ def test_second_causal_token():
     assert np.abs(np.arccos(run.x[:, 1] @ x0[0]) - expected).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_causal_tokens_all_reach_the_first():
     rng = np.random.default_rng(3)
     Q, K = rng.standard_normal((2, 3, 3)) / 2

@@ -24,6 +24,8 @@ def test_work_arrays_count(monkeypatch):
 def test_simulate_and_records_ask(monkeypatch, tmp_path):
     plan, x, until = made("sphere")
     monkeypatch.setattr(memory, "free_memory", lambda: 1e3)
+    ms.simulate(ms.Dynamics(), ms.initial.sphere(6, 3), t=1.0)  # too little to ask for
+    monkeypatch.setattr(memory, "_LITTLE", 0.0)
     with pytest.raises(InputError, match="more than this machine has free"):
         ms.simulate(ms.Dynamics(), ms.initial.sphere(6, 3), t=1.0)
     with pytest.raises(InputError, match="more than this machine has free"):

@@ -18,7 +18,9 @@ DYN = ms.Dynamics(
 
 
 @pytest.mark.parametrize(("method", "order"), [pytest.param("euler", 1, marks=pytest.mark.slow), ("rk4", 4)])
-@pytest.mark.parametrize("geometry", ["sphere", "euclidean", "rescaled"])
+@pytest.mark.parametrize(
+    "geometry", ["sphere", *(pytest.param(name, marks=pytest.mark.slow) for name in ("euclidean", "rescaled"))]
+)
 def test_orders_of_the_fixed_methods(method, order, geometry):
     dyn = ms.Dynamics(DYN.weights, beta=0.8, geometry=geometry)
     exact = ms.simulate(dyn, X, t=1.0, save=[1.0], method="tsit5", rtol=1e-12).x

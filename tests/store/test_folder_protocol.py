@@ -113,7 +113,10 @@ def test_every_kind_is_here() -> None:
     assert set(WRITERS) == set(KINDS) - {"sweep"}
 
 
-@pytest.mark.parametrize("kind", WRITERS)
+_LONG = ("fit", "reproduction", "study")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow) if k in _LONG else k for k in WRITERS])
 def test_one_protocol(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole life of a folder; the kinds differ in nothing of it."""
     folder, write = tmp_path / "folder", WRITERS[kind]

@@ -52,6 +52,7 @@ def test_strong_contraction_does_not_drown_the_answer():
     assert report.claim("Conjecture 4.2").verdict.status == "holds"
 
 
+@pytest.mark.slow
 def test_indefinite_form_positive_along_the_leading_vector():
     report = check(Weights(K=np.diag([1.0, -0.5]), V=np.diag([2.0, 1.0])), TOKENS)
     assert statuses(report)["Theorem 4.1"] == "holds"
@@ -68,6 +69,7 @@ def test_the_line():
     assert check(Weights(V=[[1.0]]), twice).claim("Theorem 2.1").applies is False
 
 
+@pytest.mark.slow
 def test_collapse_to_the_origin():
     report = check(Weights(V=-0.5 * np.eye(2), K=2.0 * np.eye(2)), TOKENS)
     assert statuses(report) == {"Theorem C.5": "holds"}

@@ -112,7 +112,7 @@ class Dynamics:
     @property
     def noisy(self) -> bool:
         """Whether tokens are shaken by noise; a traced strength counts as noise."""
-        if isinstance(self.noise, float):
+        if isinstance(self.noise, (int, float)):
             return self.noise != 0.0
         return is_traced(self.noise) or bool(np.any(np.asarray(self.noise) != 0))
 

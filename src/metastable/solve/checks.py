@@ -101,11 +101,11 @@ def check_shapes(dyn: Dynamics, tokens: tuple[int, ...], method: Method) -> None
         if why is not None:
             raise InputError(f"The parts do not fit: {why}.")
     leaves, tree = jax.tree_util.tree_flatten(dyn)
-    _try_shapes(tree, tuple(jax.ShapeDtypeStruct(np.shape(leaf), float) for leaf in leaves), tokens, method)
+    _try_shapes(tree, tuple(np.shape(leaf) for leaf in leaves), tokens, method)
 
 
 @lru_cache(maxsize=256)
-def _try_shapes(tree: Any, leaves: tuple[Any, ...], shape: tuple[int, ...], method: Method) -> None:
+def _try_shapes(tree: Any, leaves: tuple[tuple[int, ...], ...], shape: tuple[int, ...], method: Method) -> None:
     """Let JAX trace one step on shapes alone; done once for each structure, since it takes milliseconds."""
     tokens = jax.ShapeDtypeStruct(shape, float)
 
@@ -114,7 +114,9 @@ def _try_shapes(tree: Any, leaves: tuple[Any, ...], shape: tuple[int, ...], meth
         return dyn.layer(t, x, 1.0) if method.discrete else dyn.velocity(t, x)
 
     try:
-        after = jax.eval_shape(step, list(leaves), jax.ShapeDtypeStruct((), float), tokens).shape
+        after = jax.eval_shape(
+            step, [jax.ShapeDtypeStruct(leaf, float) for leaf in leaves], jax.ShapeDtypeStruct((), float), tokens
+        ).shape
     except InputError:
         raise
     except Exception as error:  # whatever a part of the user's own may raise

@@ -130,14 +130,18 @@ class _Course:
         plan = self.plan
         steps, thetas, kept = _fixed_stops(plan, engine)
         done = int(self.state["k"])
-        left = (np.cumsum(kept) > self.following) | (~kept & (steps > done))  # the next save, or a check before it
-        begin = int(np.argmax(left)) if left.any() else len(steps)
+        begin = 0
+        if self.following or done:
+            left = (np.cumsum(kept) > self.following) | (~kept & (steps > done))  # the next save, or a check before it
+            begin = int(np.argmax(left)) if left.any() else len(steps)
         size = max(1, min(_MOST_STOPS, _MOST_NUMBERS // (plan.runs * plan.n * plan.d)))
         if reported:
             size = min(size, max(1, -(-len(steps) // _REPORTED)))
         for start in range(begin, len(steps), size):
             these = slice(start, start + size)
-            counts = np.diff(steps[these], prepend=int(self.state["k"]))
+            counts = np.array(steps[these])
+            counts[1:] -= steps[these][:-1]
+            counts[0] -= int(self.state["k"])
             times = (steps[these] - 1 + thetas[these]) * plan.dt
             yield Stops(times, float(times[-1]), counts, thetas[these], kept[these])
 
@@ -192,19 +196,20 @@ class _Course:
     def _fates(self, saved: Saved, x: np.ndarray, first: int) -> dict[int, Fate]:
         plan, fates = self.plan, {}
         times = plan.times[first : first + len(x)]
-        finite = np.isfinite(x).all(axis=(-1, -2))  # (m, B)
-        for run in range(plan.originals):
-            if self.ended[run] or self.resting[run]:
-                continue
-            if plan.method.adaptive and saved.reached[run] < plan.number(self.state["t"]):
+        finite = np.isfinite(x)
+        finite = np.ones(x.shape[:2], bool) if finite.all() else finite.all(axis=(-1, -2))  # (m, B)
+        late = np.zeros(plan.originals, bool)
+        if plan.method.adaptive:
+            late = saved.reached[: plan.originals] < plan.number(self.state["t"])
+        for run in np.flatnonzero((late | ~finite.all(axis=0)) & ~self.ended & ~self.resting).tolist():
+            if late[run]:
                 if saved.exhausted[run] and self._comes_to_rest(run, float(saved.reached[run])):
-                    late = times > saved.reached[run]
                     if len(x):
-                        x[late, run] = self.still[run]  # a view of what the engine made for us
+                        x[times > saved.reached[run], run] = self.still[run]  # a view of what the engine made for us
                     continue
                 good = int((finite[:, run] & (times <= saved.reached[run])).sum())
                 fates[run] = Fate(first + good, "stalled", _stalled(plan, saved, run))
-            elif not finite[:, run].all():
+            else:
                 good = int(np.argmin(finite[:, run]))
                 text = (
                     f"Tokens left the range of floats before t = {times[good]:g}; "

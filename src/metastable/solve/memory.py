@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import numpy as np
+
 from metastable.errors import InputError
 from metastable.solve.plan import Plan
 from metastable.solve.trust import carries_copies
@@ -12,6 +14,7 @@ _HELD = 2  # saves are held as they come, segment by segment, and joined at the 
 _STATES = 32  # arrays of all tokens that a step works with: stages, interpolants, sums, the state before and after
 _MAPS = 4  # attention maps that are held at once where rows cannot be made alone
 _CGROUP = Path("/sys/fs/cgroup")
+_LITTLE = 2.0**26  # bytes that every machine has: asking how much is free takes longer than a small run's checks
 
 
 def free_memory() -> float:
@@ -48,7 +51,8 @@ def check_size(
     saves: int, runs: int, n: int, d: int, heads: int = 1, copies: int = 1, whole_maps: bool = False
 ) -> None:
     """Refuse a run that does not fit, with the number of bytes that it would take."""
-    size, free = needed(saves, runs, n, d, heads, copies, whole_maps), free_memory()
+    size = needed(saves, runs, n, d, heads, copies, whole_maps)
+    free = np.inf if size < _LITTLE else free_memory()
     if size > free:
         many = f"{runs} runs of " if runs > 1 else ""
         several = f" under {heads} heads" if heads > 1 else ""

@@ -1,7 +1,7 @@
 """simulate: the door. From a Dynamics, or a list of them, and tokens to a Trajectory, or a list of them."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
@@ -94,15 +94,15 @@ def simulate(
     plan, x = make_plan(dynamics, x0, t, dt, method, save, rtol, atol, seed, dtype, engine, trust)
     check_plan(plan)
     segments: list[Segment] = []
-    state: Mapping[str, np.ndarray] = {}
     for segment in drive(plan, x, until, reported=until is not None or progress is not None):
-        segments.append(replace(segment, state={}))
-        state = segment.state
+        if segments:
+            segments[-1] = replace(segments[-1], state={})  # a run goes on from its last segment only
+        segments.append(segment)
         if progress is not None:
             progress(segment.reached)
     made: Trajectory | list[Trajectory] = collect(plan, segments, stacklevel=4)
     if isinstance(made, Trajectory) and made.status == "done":
-        return replace(made, ending=Ending(plan, x, state))
+        return replace(made, ending=Ending(plan, x, segments[-1].state))
     return made
 
 

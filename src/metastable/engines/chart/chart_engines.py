@@ -21,6 +21,7 @@ from metastable.solve.plan import Plan
 
 _DEEPER = 8.0  # how much further down the score gaps of copies are cut
 _COMPARED = 4  # choices of references between two comparisons with the copies
+_PASSES = 8  # directions that a product of matrices mixes in the time in which one is added to another
 _SATURATED = -700.0  # score gaps below it carry no weight that a float can hold
 
 
@@ -76,15 +77,14 @@ def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
         M = basis.common_coordinates(found[run % plan.originals], found[run])
         signs = np.diagonal(M)
         mixed = np.argwhere(M - np.diag(signs))
-        given = scaled[:, run]
         with np.errstate(invalid="ignore", over="ignore"):
-            if len(mixed) > len(M):
-                out[:, run] = basis.quiet_product(given, M.T)
+            if _PASSES * len(mixed) > len(M):
+                out[:, run] = basis.quiet_product(scaled[:, run], M.T)
                 continue
-            turned = given * signs
-            for k, l in mixed:  # few: directions that grow (nearly) alike
-                turned[..., k] += M[k, l] * given[..., l]
-        out[:, run] = turned
+            moved = [(k, M[k, l] * scaled[:, run, :, l]) for k, l in mixed]  # few: directions that grow (nearly) alike
+            np.multiply(scaled[:, run], signs, out=out[:, run])
+            for k, part in moved:
+                out[:, run, :, k] += part
     return out
 
 

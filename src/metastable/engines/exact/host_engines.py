@@ -102,6 +102,8 @@ def _not_spectral(plan: Plan) -> str | None:
     if plan.d not in (2, 3):
         return f"an expansion exists in dimension 2 and 3, not {plan.d}"
     for weights in {id(each.weights): each.weights for each in plan.dynamics}.values():
+        if weights.Q is None and weights.K is None:
+            continue
         for A in weights.score_map(0.0, plan.d):
             square = A.T @ A
             if np.abs(square - np.eye(len(A)) * square[0, 0]).max() > 1e-12 * abs(square[0, 0]):

@@ -88,9 +88,12 @@ def advance(
             kept[:, first:last] = tokens[..., : last - first].transpose(0, 3, 1, 2)
 
     def alone(b: int) -> None:
-        maps = [_upright(a, np.full(LANES, b), heads * d * d) for a in (A, V)]
+        maps = [_everywhere(a[0 if len(a) == 1 else b]) for a in (A, V)]
         for kept, tokens in run(maps, [_across(a[b]) for a in x], blocks, n):
-            kept[:, b] = tokens.transpose(0, 1, 3, 2).reshape(len(kept), -1, given)[:, :n]
+            full = n // LANES * LANES
+            whole = kept[:, b, :full].reshape(len(kept), full // LANES, LANES, given)
+            whole[:] = tokens[:, : full // LANES].swapaxes(2, 3)
+            kept[:, b, full:] = tokens[:, -1, :, : n - full].swapaxes(1, 2)
 
     share(alone if few else group, B if few else -(-B // LANES))
     return state, saved
@@ -113,6 +116,13 @@ def _across(x: np.ndarray) -> np.ndarray:
     order = np.minimum(np.arange(-(-n // LANES) * LANES), n - 1)
     out = aligned((len(order) // LANES * d, LANES), np.float64)
     out.reshape(-1, d, LANES)[:] = x[order].reshape(-1, LANES, d).transpose(0, 2, 1)
+    return out
+
+
+def _everywhere(a: np.ndarray) -> np.ndarray:
+    """One array in all lanes, (rows, LANES)."""
+    out = aligned((a.size, LANES), np.float64)
+    out[:] = a.reshape(-1, 1)
     return out
 
 

@@ -13,7 +13,7 @@ def aligned(shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
     """Zeros whose first entry starts a cache line of 64 bytes, so that no vector straddles two lines."""
     size = np.dtype(dtype).itemsize
     room = np.zeros(shape[0] * shape[1] + 64 // size, dtype)
-    skip = -(room.ctypes.data // size) % (64 // size)
+    skip = -(room.__array_interface__["data"][0] // size) % (64 // size)
     return room[skip : skip + shape[0] * shape[1]].reshape(shape)
 
 
