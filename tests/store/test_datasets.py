@@ -1,5 +1,7 @@
 """Datasets of studies: what is damaged is refused, never read as nan."""
 
+import gc
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,3 +67,24 @@ def test_a_full_disk_leaves_the_old_one_and_nothing_else(data: xarray.Dataset, t
         write_dataset(tmp_path, "found", data)
     assert [path.name for path in tmp_path.iterdir()] == ["found.zarr"]
     assert read_dataset(tmp_path, "found").identical(data)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_metadata_leave_no_traceback(
+    name: str, data: xarray.Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of two arrays that cannot be opened the second one's error reaches nobody, and would be logged."""
+    write_dataset(tmp_path, "found", data)
+    for array in ("a", "gaps", "x"):
+        DAMAGE[name](tmp_path / "found.zarr" / array / "zarr.json")
+    with pytest.raises((ValueError, OSError)):
+        read_dataset(tmp_path, "found")
+    gc.collect()
+    assert not caplog.records
+
+
+def test_an_array_that_is_gone_as_a_whole(data: xarray.Dataset, tmp_path: Path) -> None:
+    write_dataset(tmp_path, "found", data)
+    shutil.rmtree(tmp_path / "found.zarr" / "a")
+    with pytest.raises((ValueError, OSError)):
+        read_dataset(tmp_path, "found")
