@@ -103,10 +103,10 @@ def metastable(case: Case) -> Run:
 def climbing(case: Case) -> Run:
     """The ladder with its baselines and parts, on some of the texts, as a study climbs it."""
     from metastable.models import ladder, load
-    from metastable.models.common_texts import affordable, several
+    from metastable.models.common_texts import several
 
     folder, texts = given(case)
-    model, few = load(folder), several(texts, *affordable(sum(map(len, texts))))
+    model, few = load(folder), several(texts)
 
     def run() -> np.ndarray:
         ladder(model, few)

@@ -19,7 +19,7 @@ from jax._src import xla_bridge
 from metastable.errors import InputError
 
 __all__ = ["Array", "Numeric", "Scores", "Tokens", "cache_home", "can_keep", "is_traced", "jax", "jnp"]
-__all__ += ["refuse_fork", "register", "structure"]
+__all__ += ["no_device", "ready", "register", "structure"]
 
 T = TypeVar("T")
 Array: TypeAlias = jax.Array
@@ -66,13 +66,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_mark_fork)
 
 
-def refuse_fork() -> None:
-    """Refuse to compute in a fork of a process that has computed: JAX's threads do not survive it, and it hangs."""
+def ready() -> None:
+    """Refuse to compute where JAX cannot: on a device that is not there, in a fork of a process that has computed.
+
+    JAX's threads do not survive a fork, and it hangs.
+    """
     if _parent is not None:
         raise InputError(
             f"This process was forked from {_parent} after JAX had started there, and would hang; start processes by "
             "spawn (multiprocessing.get_context('spawn')), or fork before anything is computed."
         )
+    sentence = no_device()
+    if sentence is not None:
+        raise InputError(sentence)
+
+
+def no_device() -> str | None:
+    """The sentence for a device that was asked for and is not there; None where JAX can start."""
+    try:
+        jax.default_backend()
+    except (RuntimeError, AssertionError):  # JAX says nothing where it sees no NVIDIA device
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        return f"JAX cannot start on JAX_PLATFORMS={asked!r}; unset it, or set it to cpu."
+    return None
 
 
 jax.config.update("jax_enable_x64", True)

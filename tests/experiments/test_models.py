@@ -142,6 +142,40 @@ def test_other_models_are_judged_beside_the_first(module: Any, tiny: str, monkey
         assert all(v.measured == own[v.claim].measured for v in twins)
 
 
+def test_one_loop_goes_over_a_model_and_its_companions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys stand behind names, progress is shared out, a companion that fails is skipped, the first is not."""
+
+    def made(name: str) -> Any:
+        if name == "absent":
+            raise InputError("not in reach.")
+        return name
+
+    monkeypatch.setattr(model_access, "model_of", made)
+    params = replace(model_spectra.Params(), others=("absent", "too-short", "last"))
+    told = []
+
+    def measure(model: Any, report: model_access.Report) -> Any:
+        if model == "too-short":
+            raise InputError("too few texts.")
+        report(0.5, "half")
+        return {"x": np.array(len(model))}
+
+    data = model_access.every_model(params, Work(None, lambda share, text: told.append((share, text))), measure)
+    first = model_access.ZOO
+    reasons = {name: str(data[f"{name}/{model_access.SKIPPED}"]) for name in ("absent", "too-short")}
+    assert reasons == {"absent": "not in reach.", "too-short": "too few texts."}
+    assert model_access.own(data, "last") == {"x": 4}
+    assert set(data) == {f"{first}/x", "last/x", *(f"{name}/{model_access.SKIPPED}" for name in reasons)}
+    assert told == [(0.125, f"{first}: half"), (0.875, "last: half")]
+    found = model_access.judged(model_access.names_of(params), data, "A claim", "nowhere", lambda name: [name])  # type: ignore[list-item]
+    assert (found[0], found[3]) == (first, "last")
+    assert [v.status for v in found[1:3]] == ["not measured"] * 2
+    assert "too few texts" in found[2].notes
+    monkeypatch.setattr(model_access, "model_of", lambda name: "too-short")
+    with pytest.raises(InputError, match="too few"):
+        model_access.every_model(params, Work(), measure)
+
+
 def test_a_model_without_a_tokenizer_reads_random_tokens(saved: str) -> None:
     model = model_access.model_of(saved)
     texts = model_access.texts_of(model, 3, 2)

@@ -76,6 +76,25 @@ def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str
     return code, out, err
 
 
+def test_a_file_of_states_is_studied(tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """States that somebody else computed get the same record and page; what is left out says why."""
+    rng = np.random.default_rng(0)
+    maps = rng.random((3, 2, 9, 9))
+    np.savez(tmp_path / "x.npz", states=rng.normal(size=(4, 9, 8)), attention=maps / maps.sum(-1, keepdims=True))
+    words = ["model", str(tmp_path / "x.npz"), "--out", str(tmp_path / "out")]
+    assert said(capsys, words)[0] == 0
+    made = read(tmp_path / "out")
+    assert made.about["probe"]["texts"] == 1
+    assert made.heads is not None
+    for step in ("spectra", "ladder"):
+        assert "without weights" in made.about[step]["absent"]
+    assert "states in" in (tmp_path / "out" / "report.html").read_text()
+    assert said(capsys, words)[0] == 0
+    code, _, err = said(capsys, [*words[:2], "--texts", "english", "--out", str(tmp_path / "other")])
+    assert code == 2
+    assert "leave --texts out" in err
+
+
 def test_the_record_is_whole_and_says_what_the_probe_says(
     done: tuple[Path, list[str]], folders: dict[str, Path]
 ) -> None:

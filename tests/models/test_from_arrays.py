@@ -75,6 +75,25 @@ def test_every_shape_is_the_same(tmp_path):
     same(from_arrays(block), from_arrays(list(block)), ("similarity",))
 
 
+def test_a_probe_takes_states_as_it_takes_a_model(tmp_path):
+    """Whoever has arrays need not know that there is a second name for it."""
+    whole = {"states": STATES[0], "attention": MAPS[0], "tokens": WORDS[0]}
+    np.savez(tmp_path / "x.npz", states=STATES[0], attention=MAPS[0], tokens=np.array(WORDS[0]))
+    np.save(tmp_path / "x.npy", STATES[0])
+    expected = from_arrays(**whole)
+    same(probe(whole), expected)
+    same(probe(str(tmp_path / "x.npz")), expected)
+    for given in (STATES[0], list(STATES[0]), tmp_path / "x.npy"):
+        same(probe(given, tokenizer=WORDS[0]), expected, ("similarity",))
+    assert probe(tmp_path / "x.npy").model.name == "x.npy"
+    with pytest.raises(InputError, match="cannot read a text"):
+        probe(whole, ["a text"])
+    with pytest.raises(InputError, match="no file"):
+        probe(tmp_path / "none.npy")
+    with pytest.raises(InputError, match="as the tuple they are"):
+        probe(STATES[0][:, None])  # layers first, then a batch of one
+
+
 def test_outputs_of_transformers_as_they_are(models):
     import torch
 

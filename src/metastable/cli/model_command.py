@@ -18,7 +18,10 @@ Words = Annotated[str | None, Parameter(metavar="NAME", show_default=False)]
 
 
 def model(
-    name: Annotated[str, Parameter(help="A zoo name, a folder, a .gguf file, or a name on a model hub.")],
+    name: Annotated[
+        str,
+        Parameter(help="A zoo name, a folder, a .gguf file, a name on a model hub, or states in a .npy or .npz file."),
+    ],
     /,
     *,
     layers: Annotated[int | None, Parameter(metavar="N", show_default=False, converter=whole)] = None,

@@ -63,6 +63,61 @@ def companions(params: Any) -> tuple[str, ...]:
     return tuple(params.others) if params.model == ZOO else ()
 
 
+def names_of(params: Any) -> tuple[str, ...]:
+    """The model of an experiment and its companions."""
+    return (params.model, *companions(params))
+
+
+def measured(params: Any, name: str, measure: Callable[[Model], Data]) -> Data:
+    """``measure(model)``; of a companion that cannot be had or measured, the sentence that says why."""
+    try:
+        return measure(model_of(name))
+    except InputError as error:
+        if name == params.model:
+            raise
+        return {SKIPPED: np.array(str(error))}
+
+
+Report = Callable[[float, str], None]
+
+
+def every_model(params: Any, work: Work, measure: Callable[[Model, Report], Data]) -> Data:
+    """``measure(model, report)`` of the model and of each companion, every key behind the model's name and a slash.
+
+    ``report(share, what)`` takes the share of one model's work that is done.
+    """
+    names = names_of(params)
+    data: Data = {}
+    for k, name in enumerate(names):
+
+        def report(share: float, what: str, k: int = k, name: str = name) -> None:
+            work.progress((k + share) / len(names), f"{name}: {what}")
+
+        found = measured(params, name, lambda model, report=report: measure(model, report))  # type: ignore[misc]
+        data |= {f"{name}/{key}": value for key, value in found.items()}
+    return data
+
+
+def own(data: Data, name: str) -> Data:
+    """What `every_model` holds of one model.
+
+    >>> own({"a/x": np.array(1), "b/x": np.array(2)}, "a")
+    {'x': array(1)}
+    """
+    return {key.removeprefix(f"{name}/"): value for key, value in data.items() if key.startswith(f"{name}/")}
+
+
+def judged(
+    names: Sequence[str], data: Data, claim: str, source: str, judge: Callable[[str], Sequence[Verdict]]
+) -> list[Verdict]:
+    """``judge(name)`` for each of the models; one that was skipped says why."""
+    verdicts: list[Verdict] = []
+    for name in names:
+        absent = SKIPPED in (found := own(data, name))
+        verdicts += skipped(f"{claim} ({name}).", source, found) if absent else judge(name)
+    return verdicts
+
+
 def slug(name: str) -> str:
     """A model's name in the name of a file.
 

@@ -97,25 +97,10 @@ def split(texts: list[tuple[int, list[int]]], train: int, stop: int, judged: int
 
 
 def run(params: Params, work: Work) -> Data:
-    names = (params.model, *model_access.companions(params))
-    data: Data = {}
-    for k, name in enumerate(names):
-        try:
-            model = model_access.model_of(name)
-        except InputError as error:
-            if name == params.model:
-                raise
-            data[f"{name}/{model_access.SKIPPED}"] = np.array(str(error))
-            continue
-
-        def report(share: float, text: str, k: int = k, name: str = name) -> None:
-            work.progress((k + share) / len(names), f"{name}: {text}")
-
-        data |= {f"{name}/{key}": value for key, value in _measured(params, model, work, report).items()}
-    return data
+    return model_access.every_model(params, work, lambda model, report: _measured(params, model, work, report))
 
 
-def _measured(params: Params, model: Model, work: Work, report: Any) -> Data:
+def _measured(params: Params, model: Model, work: Work, report: model_access.Report) -> Data:
     """Gram distances (texts, layers) on the judged texts of every fitted system, rung and baseline."""
     texts, slug = given_texts(params, model), model_access.slug(model.name)
     data = work.part(f"{slug}-ladder", lambda: _beside(model, texts))
@@ -212,20 +197,14 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     """See `best_system_verdicts.judge_model`, for every model."""
     if model_access.SKIPPED in data:
         return model_access.skipped(CLAIM, SOURCE, data)
-    verdicts: list[Verdict] = []
-    for name in (params.model, *model_access.companions(params)):
-        if f"{name}/{model_access.SKIPPED}" in data:
-            absent = {model_access.SKIPPED: data[f"{name}/{model_access.SKIPPED}"]}
-            verdicts += model_access.skipped(f"{CLAIM} ({name}).", SOURCE, absent)
-        else:
-            verdicts += judge_model(params, data, name)
-    return verdicts
+    names = model_access.names_of(params)
+    return model_access.judged(names, data, CLAIM, SOURCE, lambda name: judge_model(params, data, name))
 
 
 def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
-    names = (params.model, *model_access.companions(params))
+    names = model_access.names_of(params)
     return draw_models(params, data, [name for name in names if f"{name}/sizes" in data])
 
 

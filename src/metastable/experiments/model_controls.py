@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.model_checks import similarity_check
@@ -50,22 +49,16 @@ class Params:
 
 
 def run(params: Params, work: Work) -> Data:
-    names = (params.model, *model_access.companions(params))
-    data: Data = {}
-    for k, name in enumerate(names):
-        try:
-            model = model_access.model_of(name)
-        except InputError as error:
-            if name == params.model:
-                raise
-            data[f"{name}/{model_access.SKIPPED}"] = np.array(str(error))
-            continue
-        data[f"{name}/depth"] = np.array(model.depth)
-        for j, variant in enumerate((TRAINED, *ABOUT)):
-            work.progress((k + j / (1 + len(ABOUT))) / len(names), f"{name}: {variant}")
-            part = work.part(f"{model_access.slug(name)}-{variant}", lambda m=model, v=variant: _measured(params, m, v))  # type: ignore[misc]
-            data |= {f"{name}/{variant}/{key}": value for key, value in part.items()}
-    return data
+    def every_variant(model: Model, report: model_access.Report) -> Data:
+        data: Data = {"depth": np.array(model.depth)}
+        for k, variant in enumerate((TRAINED, *ABOUT)):
+            report(k / (1 + len(ABOUT)), variant)
+            slug = model_access.slug(model.name)
+            part = work.part(f"{slug}-{variant}", lambda v=variant: _measured(params, model, v))  # type: ignore[misc]
+            data |= {f"{variant}/{key}": value for key, value in part.items()}
+        return data
+
+    return model_access.every_model(params, work, every_variant)
 
 
 def _measured(params: Params, model: Model, variant: str) -> Data:
@@ -102,17 +95,14 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     """
     if model_access.SKIPPED in data:
         return model_access.skipped(CLAIM, SOURCE, data)
-    verdicts = []
-    for name in (params.model, *model_access.companions(params)):
-        if f"{name}/{model_access.SKIPPED}" in data:
-            absent = {model_access.SKIPPED: data[f"{name}/{model_access.SKIPPED}"]}
-            verdicts += model_access.skipped(f"{CLAIM} ({name}).", SOURCE, absent)
-            continue
+
+    def at_depths(name: str) -> list[Verdict]:
         trained = int(data[f"{name}/depth"])
         last = data[f"{name}/{TRAINED}/largest"].shape[2] - 1
-        for layer in sorted({min(trained, last), last}):
-            verdicts += [*_inherent(data, name, layer, trained), *_at(data, name, layer, trained)]
-    return verdicts
+        depths = sorted({min(trained, last), last})
+        return [v for at in depths for v in (*_inherent(data, name, at, trained), *_at(data, name, at, trained))]
+
+    return model_access.judged(model_access.names_of(params), data, CLAIM, SOURCE, at_depths)
 
 
 def _inherent(data: Data, name: str, layer: int, trained: int) -> list[Verdict]:
@@ -204,7 +194,7 @@ def draw(params: Params, data: Data) -> Figures:
     if model_access.SKIPPED in data:
         return {}
     figures: Figures = {}
-    for name in (params.model, *model_access.companions(params)):
+    for name in model_access.names_of(params):
         if f"{name}/depth" not in data:
             continue
         trained = int(data[f"{name}/depth"])

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
 from metastable.experiments.model_checks import sink_check
 from metastable.experiments.model_heads_pictures import RIGHT, draw
 from metastable.models.agreement import adjusted_rand
 from metastable.models.heads import Heads, averaged, cut, grouped, null_silhouette
+from metastable.models.model import Model
 from metastable.models.probe import probe
 from metastable.models.stream import stream
 from metastable.theory.verdicts import Verdict, judge_number
@@ -51,7 +51,7 @@ def run(params: Params, work: Work) -> Data:
         return found | {"words": np.array(words), "layer": np.arange(1, depth + 1)}
 
     data = work.part("heads", heads)
-    for name in (params.model, *model_access.companions(params)):
+    for name in model_access.names_of(params):
         work.progress(0.6, f"sinks of {name}")
         data |= {
             f"{name}/{key}": value
@@ -67,13 +67,7 @@ def _report_texts(work: Work, count: int) -> Callable[[int, int | None], None]:
 def _sinks(params: Params, name: str) -> Callable[[], Data]:
     """First-token mass (texts, layers, heads) and its baseline (texts, layers); a sentence where there is no model."""
 
-    def make() -> Data:
-        try:
-            model = model_access.model_of(name)
-        except InputError as error:
-            if name == params.model:
-                raise
-            return {model_access.SKIPPED: np.array(str(error))}
+    def make(model: Model) -> Data:
         depth = params.layers if name == params.model else None
         given = model_access.texts_of(model, params.seed if name == params.model else 0, params.instances)
         found = []
@@ -86,7 +80,7 @@ def _sinks(params: Params, name: str) -> Callable[[], Data]:
             "position": np.stack([one["position"].values for one in found]),
         }
 
-    return make
+    return lambda: model_access.measured(params, name, make)
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -96,9 +90,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     if model_access.SKIPPED in data:
         return model_access.skipped(CLAIM, SOURCE, data)
     verdicts = [*_groups(params, data), _rise(params, data), _every_layer(params, data)]
-    for name in (params.model, *model_access.companions(params)):
-        verdicts += _sink(name, data)
-    return verdicts
+    names = model_access.names_of(params)
+    return verdicts + model_access.judged(names, data, "The first token is a sink", SINK, lambda n: _sink(n, data))
 
 
 def _groups(params: Params, data: Data) -> list[Verdict]:
@@ -217,9 +210,6 @@ def _sink(name: str, data: Data) -> list[Verdict]:
     picked for its value in this sample. The factor two leaves out small excesses, which any uneven attention gives half
     of all tokens.
     """
-    if f"{name}/{model_access.SKIPPED}" in data:
-        parts = {model_access.SKIPPED: data[f"{name}/{model_access.SKIPPED}"]}
-        return model_access.skipped(f"The first token is a sink ({name}).", SINK, parts)
     mass, position = data[f"{name}/mass"], data[f"{name}/position"]  # (texts, layers, heads), (texts, layers)
     each = mass.mean(axis=0)
     layer, head = np.unravel_index(np.argmax(each), each.shape)

@@ -70,7 +70,7 @@ def _right(data: Data) -> Figure:
 
 
 def _over_depth(params: Any, data: Data) -> Figure:
-    names = [n for n in (params.model, *model_access.companions(params)) if f"{n}/mass" in data]
+    names = [n for n in model_access.names_of(params) if f"{n}/mass" in data]
     with paper():
         figure, panel = one_axes(None)
         for name, colour in zip(names, cycle(len(names))):

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure
 
-from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.model_checks import similarity_check
@@ -43,10 +42,7 @@ class Params:
 def run(params: Params, work: Work) -> Data:
     data = _measured(params, model_access.model_of(params.model), params.seed, work)
     for name in model_access.companions(params):
-        try:
-            found = _measured(params, model_access.model_of(name), 0, work)
-        except InputError as error:
-            found = {model_access.SKIPPED: np.array(str(error))}
+        found = model_access.measured(params, name, lambda model: _measured(params, model, 0, work))
         data |= {f"{name}/{key}": value for key, value in found.items()}
     return data
 
@@ -83,7 +79,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     if last > trained:
         verdicts.append(_growth(params, data, 0, last, 0))
     verdicts += [_growth(params, data, 0, last, 1), _spike(params, data, last)]
-    return [*verdicts, *(v for name in model_access.companions(params) for v in _other(params, data, name))]
+    others = model_access.companions(params)
+    return verdicts + model_access.judged(others, data, CLAIM, SOURCE, lambda name: _other(params, data, name))
 
 
 def _normal(params: Params, data: Data) -> Verdict:
@@ -114,9 +111,7 @@ def _normal(params: Params, data: Data) -> Verdict:
 
 def _other(params: Params, data: Data, name: str) -> list[Verdict]:
     """The same growth in another model, from its embedded tokens to its last layer, raw and beside the mean."""
-    own = {key.removeprefix(f"{name}/"): value for key, value in data.items() if key.startswith(f"{name}/")}
-    if model_access.SKIPPED in own:
-        return model_access.skipped(f"{CLAIM} ({name}).", SOURCE, own)
+    own = model_access.own(data, name)
     last = own["share_above"].shape[1] - 1
     return [_growth(replace(params, model=name), own, 0, last, kind) for kind in (0, 1)]
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metastable.errors import InputError
 from metastable.experiments import model_access
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.model_checks import eigenvector_check
 from metastable.models.depth_axis import some_layers
+from metastable.models.model import Model
 from metastable.models.spectra import spectra
 from metastable.plots import eigenvalues
 from metastable.plots.style import captioned
@@ -29,22 +29,21 @@ class Params:
 
 
 def run(params: Params, work: Work) -> Data:
-    names = (params.model, *model_access.companions(params))
+    names = model_access.names_of(params)
     data: Data = {}
     for k, name in enumerate(names):
         work.progress((k + 0.1) / len(names), f"heads of {name}")
-        found = work.part(f"heads-{model_access.slug(name)}", lambda name=name: _measured(params, name))  # type: ignore[misc]
+
+        def make(name: str = name) -> Data:
+            return model_access.measured(params, name, _measured)
+
+        found = work.part(f"heads-{model_access.slug(name)}", make)
         data |= found if k == 0 else {f"{name}/{key}": value for key, value in found.items()}
     return data
 
 
-def _measured(params: Params, name: str) -> Data:
-    try:
-        found = spectra(model_access.model_of(name), top=0)
-    except InputError as error:
-        if name == params.model:
-            raise
-        return {model_access.SKIPPED: np.array(str(error))}
+def _measured(model: Model) -> Data:
+    found = spectra(model, top=0)
     names = ("ov", "value_block", "qk", "beta", "beta_model", "along", "good", "margin")
     data = {name: found.data[name].values for name in names}
     return data | {"layer": found.data.layer.values, "says": np.array([f.sentence for f in found.triples.values()])}
@@ -57,11 +56,10 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     if model_access.SKIPPED in data:
         return model_access.skipped(CLAIM, SOURCE, data)
     verdicts = [_triples(params.model, data), *(_leading(params, data, name) for name in ("ov", "value_block"))]
-    for name in model_access.companions(params):
-        own = {key.removeprefix(f"{name}/"): value for key, value in data.items() if key.startswith(f"{name}/")}
-        skipped = model_access.SKIPPED in own
-        verdicts += model_access.skipped(f"{CLAIM} ({name}).", SOURCE, own) if skipped else [_triples(name, own)]
-    return verdicts
+    others = model_access.companions(params)
+    return verdicts + model_access.judged(
+        others, data, CLAIM, SOURCE, lambda name: [_triples(name, model_access.own(data, name))]
+    )
 
 
 def _triples(model: str, data: Data) -> Verdict:

@@ -15,6 +15,21 @@ from metastable.models.lens_model import cached_states, is_cache
 _NAMES = {"states": "states", "hidden_states": "states", "attention": "attention", "attentions": "attention"}
 
 
+_FILES = (".npy", ".npz")
+
+
+def is_states(given: Any) -> bool:
+    """Whether something is states rather than a model: arrays, a mapping or file of them, a cache of TransformerLens.
+
+    >>> is_states(np.zeros((3, 5, 8))), is_states("states.npy"), is_states("minilm"), is_states(3)
+    (True, True, False, False)
+    """
+    if isinstance(given, (str, Path)):
+        return Path(given).suffix in _FILES
+    tensor = hasattr(given, "detach") and hasattr(given, "ndim")
+    return tensor or is_cache(given) or isinstance(given, (Mapping, np.ndarray, list, tuple))
+
+
 def as_model(states: Any, attention: Any = None, tokens: Any = None, name: str = "arrays") -> ArrayModel:
     """The arrays as a model: see ``metastable.models.from_arrays``."""
     if isinstance(states, (str, Path)):

@@ -162,8 +162,10 @@ def array_model(
 def _states(given: Any, number: int) -> np.ndarray:
     x = as_array(given)
     if x.ndim != 3 or x.shape[0] < 2 or 0 in x.shape:
+        stacked = " (with four axes the first counts texts: give hidden_states as the tuple they are)"
+        hint = stacked if x.ndim == 3 and len(x) == 1 else ""
         raise InputError(
-            f"States are (layer, token, d) with at least two layers; those of text {number} are {x.shape}."
+            f"States are (layer, token, d) with at least two layers; those of text {number} are {x.shape}{hint}."
         )
     if not np.isfinite(x).all():
         layer = int(np.flatnonzero(~np.isfinite(x).all(axis=(1, 2)))[0])

@@ -12,8 +12,6 @@ from metastable.models.texts import default_corpus, texts
 from metastable.models.tokens import as_ids
 
 TEXTS, TOKENS = 8, 48  # how many texts the ladder takes of a corpus, and how many tokens of each, at most
-_SIZES = ((4, 16), (6, 16), (8, 16), (8, 24), (8, 32), (TEXTS, TOKENS))  # few, so that compiled steps are met again
-_SHARE = 16  # the ladder moves about twenty systems, half of them without an MLP: as much work as so many passes
 _READ = 64  # how many texts of a corpus are looked at
 
 
@@ -52,18 +50,6 @@ def _pictures(model: Model, source: Source | None, longest: int) -> list[Given]:
     if len(sizes) > 1:
         raise InputError(f"The ladder moves its inputs together, so they must be of one size, not {sorted(sizes)}.")
     return found
-
-
-def affordable(tokens: int) -> tuple[int, int]:
-    """How many texts the ladder takes, and how many tokens of each, so that it costs no more than reading ``tokens``.
-
-    Never less than four texts of 16 tokens: fewer say nothing about other texts.
-
-    >>> affordable(100), affordable(1200), affordable(3000), affordable(10**6)
-    ((4, 16), (4, 16), (8, 16), (8, 48))
-    """
-    fits = [size for size in _SIZES if size[0] * size[1] * _SHARE <= tokens]
-    return fits[-1] if fits else _SIZES[0]
 
 
 def few(sample: Sequence[Given], count: int = TEXTS, tokens: int = TOKENS) -> list[Given]:

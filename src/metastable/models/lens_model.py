@@ -114,6 +114,11 @@ class LensModel(Model):
         return self._plain if isinstance(self._plain, Parts) else None
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of its numbers should know."""
+        return ("The last state is the one before the model's final norm, where it has one.",)
+
+    @property
     def why_no_parts(self) -> str:
         """Why its weights are not used."""
         return "" if isinstance(self._plain, Parts) else self._plain

@@ -14,7 +14,7 @@ from typing import Any
 
 from metastable.errors import InputError, unknown
 from metastable.models import gguf_file, tokens, zoo
-from metastable.models.array_inputs import as_model
+from metastable.models.array_inputs import as_model, is_states
 from metastable.models.generic_model import GenericModel
 from metastable.models.images import Images, from_processor
 from metastable.models.lens_model import is_cache, is_lens_model, lens_model
@@ -49,10 +49,11 @@ def load(
 
     Parameters
     ----------
-    name : str, Path or torch module
+    name : str, Path, torch module or arrays
         A zoo name (``metastable.models.zoo.MODELS``), a folder in the layout of ``save_pretrained``, a GGUF file,
         the name of a model on a hub, or a model that is already in memory: one of the library ``transformers``, or a
-        ``TransformerBridge``, ``HookedTransformer`` or activation cache of TransformerLens.
+        ``TransformerBridge``, ``HookedTransformer`` or activation cache of TransformerLens. States that somebody else
+        computed are taken as ``metastable.models.from_arrays`` takes them: arrays, outputs, ``.npy``, ``.npz``.
     dtype : {"float32", "float64"}
         Precision of weights and states; a model in memory stays as it is.
     part : {"encoder", "decoder", "vision", "text"}
@@ -75,8 +76,8 @@ def load(
         raise unknown("precision", dtype, ["float32", "float64"])
     if part not in PARTS:
         raise unknown("part", part, PARTS)
-    if is_cache(name):
-        return as_model(name, tokens=tokenizer, name="cache")
+    if is_states(name):
+        return as_model(name, tokens=tokenizer, name="cache" if is_cache(name) else "arrays")
     if library not in LIBRARIES:
         raise unknown("library", library, LIBRARIES)
     if library == "own" or (library == "auto" and not has_library()):
@@ -109,9 +110,17 @@ def _own(name: Any, dtype: str) -> OwnModel:
         check_kind(given, zoo.MODELS[given].kind)
         return read_own(given, zoo.fetch(given), dtype)
     if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        _refuse_pipes(given, path)
         return read_own(given, path, dtype)
     _refuse_no_model(given, path)
     raise _no_hub(given)
+
+
+def _refuse_pipes(name: str, path: Path) -> None:
+    """Refuse a folder with a pipe, a socket or a device in it: reading one may not end. A hub's cache holds links."""
+    for entry in sorted(path.iterdir()) if path.is_dir() else ():
+        if entry.exists() and not (entry.is_file() or entry.is_dir()):
+            raise InputError(f"The folder {name!r} holds a pipe, socket or device ({entry.name}); remove it.")
 
 
 def _no_hub(name: str) -> InputError:
@@ -126,6 +135,7 @@ def _named(name: str | Path, dtype: str, part: str) -> TorchModel | GenericModel
     if given in zoo.MODELS:
         return _from_zoo(given, dtype, part)
     if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        _refuse_pipes(given, path)
         return _from_folder(given, path, dtype, part)
     _refuse_no_model(given, path)
     return _from_hub(given, dtype, part)

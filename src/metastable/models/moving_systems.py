@@ -3,6 +3,9 @@
 A system is a layer of the model with some of its parts switched off, or its particles on the sphere. A switch is a
 number that the compiled step multiplies by, so that one program serves all systems of one structure, side by side, all
 layers and all texts. Weights enter it as they are stored; gains and lengths are folded in by the program.
+
+Particles that a single head moves are computed with that head alone: the others, switched off, would be most of the
+work.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +19,9 @@ from metastable.backend import Tokens, jax, jnp, register
 from metastable.equation.blocks import Block, Scale
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.geometry import unit
+from metastable.equation.positions import Rotary
 from metastable.models.families import BlockWeights
+from metastable.models.families.shared import HeadNorm
 from metastable.models.layer_parts import norm_part, one_layer, position_part, score_part
 from metastable.models.model import Model
 from metastable.models.sphere_rungs import Length, LongToken, on_sphere, particle_block
@@ -52,6 +57,12 @@ class System(NamedTuple):
         """Whether its tokens are directions."""
         return self.kind.startswith("sphere")
 
+    def lone_head(self, block: BlockWeights) -> int | None:
+        """The head that moves particles where all others are switched off; a norm over all heads needs them all."""
+        on = np.flatnonzero(self.switches.heads)
+        joint = any(norm is not None and norm.joint for norm in (block.q_norm, block.k_norm))
+        return int(on[0]) if self.on_sphere and len(on) == 1 and not joint else None
+
 
 @register
 @dataclass(frozen=True)
@@ -67,15 +78,20 @@ class Layer:
 
 
 class _Together(NamedTuple):
-    """Systems of one structure, moved by one call: their names, switches (s, ...) and tokens (s, texts, n, d)."""
+    """Systems of one structure, moved by one call: their names, switches (s, ...) and tokens (s, texts, n, d).
+
+    ``head`` is the one that is computed, None for all.
+    """
 
     kind: str
+    head: int | None
     names: list[str]
     switches: Switches
     x: Tokens
 
     def moved(self, layer: Layer) -> "_Together":
-        return self._replace(x=_step(self.kind, layer, self.switches, self.x))
+        head = None if self.head is None else np.int32(self.head)  # traced: another head is the same program
+        return self._replace(x=_step(self.kind, layer, head, self.switches, self.x))
 
     def normed(self, norm: Any) -> "_Together":
         """After a model's final norm; directions have none."""
@@ -89,7 +105,7 @@ def climb(
 
     ``lengths`` are those of the tokens that enter each layer; only particles on the sphere use them.
     """
-    groups = _grouped(systems)
+    groups = _grouped(systems, model.block(0))
     n, kinds = max(s.start.shape[-2] for s in systems.values()), {str(g.x.dtype) for g in groups}
     made = _layer(model, 0, n, lengths[0], kinds)
     yield _by_name(systems, groups)
@@ -103,19 +119,22 @@ def climb(
         yield _by_name(systems, groups)
 
 
-def _grouped(systems: Mapping[str, System]) -> list[_Together]:
+def _grouped(systems: Mapping[str, System], block: BlockWeights) -> list[_Together]:
     found: dict[Any, list[str]] = {}
     for name, system in systems.items():
-        found.setdefault((system.kind, system.start.shape, system.start.dtype.str), []).append(name)
-    return [_together([(name, systems[name]) for name in names]) for names in found.values()]
+        key = (system.kind, system.start.shape, system.start.dtype.str, system.lone_head(block))
+        found.setdefault(key, []).append(name)
+    return [_together([(name, systems[name]) for name in names], key[-1]) for key, names in found.items()]
 
 
-def _together(each: Sequence[tuple[str, System]]) -> _Together:
+def _together(each: Sequence[tuple[str, System]], head: int | None) -> _Together:
     start = np.stack([system.start for _, system in each])
     numbers = [jax.tree.map(lambda a: np.asarray(a, start.dtype), system.switches) for _, system in each]
     switches: Switches = jax.tree.map(lambda *a: np.stack(a), *numbers)
+    if head is not None:
+        switches = replace(switches, heads=switches.heads[:, head : head + 1])
     x = _unit(start) if each[0][1].on_sphere else start
-    return _Together(each[0][1].kind, [name for name, _ in each], switches, jnp.asarray(x))
+    return _Together(each[0][1].kind, head, [name for name, _ in each], switches, jnp.asarray(x))
 
 
 def _by_name(systems: Mapping[str, System], groups: Sequence[_Together]) -> dict[str, np.ndarray]:
@@ -133,12 +152,14 @@ def _layer(model: Model, layer: int, n: int, length: Length, kinds: set[str]) ->
     block = model.block(layer)
     around = (position_part([model.require_parts().position(layer, n)]), model.mask(layer), score_part(block.cap))
     made = Layer(replace(block, cap=None), *around, *length)
-    return {kind: _cast(made, kind) for kind in kinds}
+    wide: Layer = jax.device_put(jax.tree.map(lambda a: np.asarray(a, np.float64), made), may_alias=True)
+    return {kind: wide if kind == "float64" else _cast(wide, kind) for kind in kinds}
 
 
-def _cast(made: Layer, dtype: str) -> Layer:
+@partial(jax.jit, static_argnums=1)
+def _cast(wide: Layer, dtype: str) -> Layer:
     """A layer with all its numbers in one precision, so that the whole step is computed in it."""
-    found: Layer = jax.device_put(jax.tree.map(lambda a: np.asarray(a, dtype), made))
+    found: Layer = jax.tree.map(lambda a: a.astype(dtype), wide)
     return found
 
 
@@ -146,9 +167,9 @@ def _cast(made: Layer, dtype: str) -> Layer:
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(kind: str, layer: Layer, switches: Switches, x: Tokens) -> Tokens:
-    """One layer of systems of one kind, each with its switches and its tokens (texts, n, d)."""
-    dynamics = layer_dynamics(kind, layer)
+def _step(kind: str, layer: Layer, head: Any, switches: Switches, x: Tokens) -> Tokens:
+    """One layer of systems of one kind, each with its switches and its tokens (texts, n, d); None is all heads."""
+    dynamics = layer_dynamics(kind, layer if head is None else _with_one_head(layer, head))
     moved: Tokens = jax.vmap(lambda switch, tokens: _moved(dynamics, switch, tokens, kind))(switches, x)
     return moved
 
@@ -161,6 +182,23 @@ def _moved(dynamics: Dynamics, switches: Switches, x: Tokens, kind: str) -> Toke
         return moved
     after = now.layer(0.0, x, 1.0)
     return unit(after) if kind.startswith("sphere") else after
+
+
+def _with_one_head(layer: Layer, head: Any) -> Layer:
+    """A layer of which one head is left, its number traced."""
+
+    def one(array: Any) -> Any:
+        return array if array is None or len(array) == 1 else jax.lax.dynamic_slice_in_dim(array, head, 1)
+
+    def of_norm(norm: HeadNorm | None) -> HeadNorm | None:
+        return None if norm is None else replace(norm, gain=one(norm.gain), bias=one(norm.bias))
+
+    block, position = layer.block, layer.position
+    maps = {name: one(getattr(block, name)) for name in ("Q", "K", "V", "O", "q_bias", "k_bias", "v_bias")}
+    block = replace(block, **maps, q_norm=of_norm(block.q_norm), k_norm=of_norm(block.k_norm))
+    return replace(
+        layer, block=block, position=position if isinstance(position, Rotary) else jax.tree.map(one, position)
+    )
 
 
 def layer_dynamics(kind: str, layer: Layer) -> Dynamics:

@@ -100,11 +100,12 @@ def probe(
 
     Parameters
     ----------
-    name : str, Path, torch module or Model
+    name : str, Path, torch module, arrays or Model
         What ``metastable.models.load`` takes, or what it returned.
     texts : str or iterable of str, of token ids, of pictures or of arrays
         One text, or many; they are read one by one and may be a generator. A vision model reads pictures (files, Pillow
-        pictures, arrays), a model of sound arrays of its input features; a cache of TransformerLens has its texts.
+        pictures, arrays), a model of sound arrays of its input features; given states, and a cache of
+        TransformerLens, have their texts.
     layers : int, optional
         How many layers to run; the trained depth when left out. A model that shares its weights (ALBERT) can be run
         deeper than it was trained, by applying its block again.

@@ -156,8 +156,13 @@ def _moments(A, seen, mean, within, between, noise):  # type: ignore[no-untyped-
                 m += 1
         if m == 0:
             continue
+        first = columns[0]
+        in_one = columns[m - 1] - first == m - 1  # without a gap, as under every mask that has a name
         for a in range(heads):
-            centre = _centred_row(A[a, i], columns[:m], row[a])
+            if in_one:
+                centre = _centred(A[a, i, first : first + m], row[a])
+            else:
+                centre = _centred_at(A[a, i], columns[:m], row[a])
             square[a] = _dot(row[a], row[a], m)
             gap[a] = centre - mean[a]
             mean[a] += gap[a] * m / (entries + m)
@@ -175,8 +180,21 @@ def _moments(A, seen, mean, within, between, noise):  # type: ignore[no-untyped-
 
 
 @_compiled
-def _centred_row(values, columns, out):  # type: ignore[no-untyped-def]
-    """Copy the visible entries of a row minus their mean, which is returned."""
+def _centred(values, out):  # type: ignore[no-untyped-def]
+    """Copy entries minus their mean, which is returned."""
+    m = len(values)
+    total = 0.0
+    for k in range(m):
+        total += values[k]
+    centre = total / m
+    for k in range(m):
+        out[k] = values[k] - centre
+    return centre
+
+
+@_compiled
+def _centred_at(values, columns, out):  # type: ignore[no-untyped-def]
+    """Copy the entries at some columns minus their mean, which is returned."""
     m = len(columns)
     total = 0.0
     for k in range(m):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.models.array_model import ArrayModel
 from metastable.models.controls import chosen
 from metastable.models.images import image_files
 from metastable.models.model import Model
@@ -55,6 +56,8 @@ def corpus(settings: Settings, model: Model) -> str:
     """The name of the texts, or of the pictures."""
     if settings.images is not None:
         return f"pictures in {settings.images}"
+    if isinstance(model, ArrayModel):
+        return f"states in {settings.model}"
     if model.tokenizer is None and settings.texts is None:
         return "random token ids"
     return settings.texts or default_corpus(settings.model)
@@ -70,6 +73,10 @@ def source(settings: Settings, model: Model) -> tuple[Iterable[Any], list[str]]:
         if not _reads_pictures(model):
             raise InputError(f"{model.name!r} reads no pictures; {_FEATURES}.")
         return image_files(settings.images, settings.limit), []
+    if isinstance(model, ArrayModel):
+        if settings.texts is not None:
+            raise InputError(f"{settings.model!r} is states of texts that were read already; leave --texts out.")
+        return model.runs[: settings.limit], []
     if model.vocabulary is None:
         remedy = "give a folder of pictures with --images" if _reads_pictures(model) else _FEATURES
         raise InputError(f"{model.name!r} reads no text; {remedy}.")

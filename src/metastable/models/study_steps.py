@@ -7,7 +7,7 @@ from typing import Any
 
 from metastable.errors import InputError
 from metastable.models.attention_ranks import attention_ranks
-from metastable.models.common_texts import affordable, few
+from metastable.models.common_texts import few
 from metastable.models.images import image_files
 from metastable.models.ladder import ladder
 from metastable.models.model import Given, Model
@@ -75,7 +75,7 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
         "tokens": found.tokens,
         "notes": [*notes, *found.notes],
         "seconds": {key: round(value, 3) for key, value in found.seconds.items()},
-        "climbed": [] if settings.images else few(found.sample, *affordable(found.tokens)),
+        "climbed": few(found.sample) if model.vocabulary is not None else [],
     }
     write_json(folder / "probe.json", facts)
 

@@ -50,7 +50,7 @@ def token_cloud(model: Model, given: Given, layers: int) -> "xarray.Dataset":
             both[there] = beside
             units["centred"].append(_filled(v, both))
 
-    if not isinstance(given, np.ndarray):
+    if isinstance(given, (list, tuple)):  # token ids; pictures and given states stay whole
         given = list(given[:TOKENS])
     model.watch(given, layers, see, lambda layer, A: None)
     place = np.stack([_projected(np.stack(units[kind])) for kind in KINDS])  # (kind, state, token, 3)
