@@ -137,7 +137,8 @@ def register(cls: type[T]) -> type[T]:
 def _is_structure(kind: type) -> bool:
     if kind in _TRACED:
         return False
-    return kind in _STRUCTURE or issubclass(kind, (str, bool, int, tuple)) or hasattr(kind, "__call__")  # noqa: B004
+    called = any("__call__" in vars(base) for base in kind.__mro__)
+    return kind in _STRUCTURE or issubclass(kind, (str, bool, int, tuple)) or called
 
 
 def is_traced(value: Any) -> bool:
