@@ -5,7 +5,7 @@ import pytest
 from scipy.special import iv, spherical_in
 
 import metastable as ms
-from metastable.continuum.law_pull import law_rate
+from metastable.continuum.law_pull import law_drift
 from metastable.continuum.surfaces import surface
 
 SMALL = 1e-5
@@ -64,9 +64,9 @@ def test_general_weights_agree_with_bessel_functions_where_both_apply(d, kind):
     c = on.moments(tilted(on.points))
     nudged = np.eye(d) + 1e-9 * np.triu(np.ones((d, d)), 1)  # no multiple of the identity: quadrature
     plain, general = (ms.Dynamics(ms.Weights(Q=Q, V=V), 1.7, kind) for Q in (None, nudged))
-    assert np.abs(law_rate(plain, on)(c) - law_rate(general, on)(c)).max() < 1e-7
+    assert np.abs(law_drift(plain, on)(c) - law_drift(general, on)(c)).max() < 1e-7
     two = ms.Dynamics(ms.Weights(Q=np.stack([np.eye(d)] * 2), V=np.stack([V, V])), 1.7, kind)
-    assert np.abs(2 * law_rate(plain, on)(c) - law_rate(two, on)(c)).max() < 1e-12
+    assert np.abs(2 * law_drift(plain, on)(c) - law_drift(two, on)(c)).max() < 1e-12
 
 
 def test_tokens_at_quantiles_follow_the_law():
@@ -92,6 +92,18 @@ def test_noise_without_attention_is_the_heat_equation(d):
     for k in (1, 2):
         decay = np.exp(-k * (k + d - 2) * 0.18 * law.t)
         assert np.allclose(law.mode(k), law.mode(k)[0] * decay, rtol=1e-7)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_noise_does_not_shorten_the_steps(d):
+    """On the circle the fastest decay would ask for (sigma^2/2) degree^2 t/6 = 900 steps; at rest pull meets noise."""
+    dyn = ms.Dynamics(beta=1.5, noise=0.6)
+    law = ms.density(dyn, lambda x: 1 + 0.9 * x[:, 0], 30.0, d=d, save=2, rtol=1e-6, most=32)
+    assert law.status == "done"
+    assert law.order[-1] > 0.5
+    assert law.steps < 300
+    damping = 0.5 * dyn.noise**2 * law.surface.laplacian
+    assert np.abs(law_drift(dyn, law.surface)(law.moments[-1]) - damping * law.moments[-1]).max() < 1e-4
 
 
 def test_a_law_that_becomes_points_ends_with_a_sentence():

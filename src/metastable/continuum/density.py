@@ -6,6 +6,9 @@ on the circle (d = 2) and on S^2 (d = 3). Spectral in space: rho is held by its 
 every mode, so that mass is kept to rounding. Adaptive in time (DOP853), and in space: whenever the highest modes are no
 longer small, or rho dips below 0, the step is taken again with twice as many. A law that falls into clusters becomes a
 sum of point masses, which no number of modes can hold: the run then ends with the status "unresolved".
+
+Noise is exact in every step: with the damping D = (sigma^2/2) k^2 of each mode, y = e^{D (s - end of the step)} c moves
+by the pull alone. So the step is as long as the pull allows, not as short as the fastest decaying mode asks for.
 """
 
 import warnings
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import DOP853
 
-from metastable.continuum.law_pull import MOST_ENTRIES, kernel_is_spectral, law_rate
+from metastable.continuum.law_pull import MOST_ENTRIES, kernel_is_spectral, law_drift
 from metastable.continuum.laws import Density
 from metastable.continuum.surfaces import SURFACES, Moments, Surface, resized, surface
 from metastable.equation.dynamics import Dynamics
@@ -24,6 +27,7 @@ from metastable.solve.checks import real, save_times
 
 Law = str | Callable[[np.ndarray], Any] | np.ndarray | Density
 _TAIL = 7 / 8  # modes above this share of the degree are the tail
+_DEEPEST = 100.0  # a step damps no mode by more than e^-100: factors stay within floats
 
 
 @door
@@ -100,35 +104,23 @@ class _Run:
         """The laws at the saved times, as many as could be resolved."""
         times = np.minimum(times, end)
         saved: list[Moments] = [c] * int(np.count_nonzero(times <= 0.0))
-        solver, now = self._solver(c, on, 0.0, end), 0.0
+        steps, now = _Steps(self.dyn, on, self.rtol, end), 0.0
+        steps.start(c, now)
         while len(saved) < len(times):
-            failed = solver.step()
-            after = solver.y.reshape(c.shape)
-            if failed or not self.resolved(after, on):
+            after = steps.take()
+            if after is None or not self.resolved(after, on):
                 if 2 * on.degree > self.most:
                     break
-                finer = surface(on.dimension, 2 * on.degree)
-                c, on = resized(c, finer), finer
-                solver = self._solver(c, on, now, end, solver.step_size)
+                on = surface(on.dimension, 2 * on.degree)
+                c, steps = resized(c, on), _Steps(self.dyn, on, self.rtol, end, steps.solver.step_size)
+                steps.start(c, now)
                 continue
-            reached = int(np.count_nonzero(times <= solver.t))
+            reached = int(np.count_nonzero(times <= steps.solver.t))
             if reached > len(saved):
-                between = solver.dense_output()
-                saved += [between(s).reshape(c.shape) for s in times[len(saved) : reached]]
-            c, now, self.steps = after, float(solver.t), self.steps + 1
+                saved += steps.between(times[len(saved) : reached])
+            c, now, self.steps = after, float(steps.solver.t), self.steps + 1
+            steps.go_on(c, now)
         return self._density(saved, on, times, now)
-
-    def _solver(self, c: Moments, on: Surface, now: float, end: float, step: float | None = None) -> DOP853:
-        rate, shape = law_rate(self.dyn, on), c.shape
-        return DOP853(
-            lambda _, y: rate(y.reshape(shape)).ravel(),
-            now,
-            c.ravel().astype(complex),
-            end,
-            rtol=max(self.rtol, 3e-14),
-            atol=self.rtol * 1e-4 * float(np.abs(c.flat[0])),
-            first_step=None if step is None else min(step, end - now),
-        )
 
     def _density(self, saved: list[Moments], on: Surface, times: np.ndarray, now: float) -> Density:
         done = len(saved) == len(times)
@@ -144,6 +136,56 @@ class _Run:
         status = "done" if done else "unresolved"
         whole = np.stack([resized(c, on) for c in saved])
         return Density(times[: len(saved)], whole, on, self.dyn, status, float(now), message, self.steps)
+
+
+class _Steps:
+    """Steps on one surface, in coordinates y = e^{D (s - end)} c that noise leaves alone; c itself without noise."""
+
+    def __init__(self, dyn: Dynamics, on: Surface, rtol: float, end: float, step: float | None = None) -> None:
+        self.on, self.rtol, self.end, self.step = on, rtol, end, step
+        self.drift = law_drift(dyn, on)
+        self.damping = 0.5 * float(dyn.noise) ** 2 * on.laplacian
+        self.longest = _DEEPEST / float(self.damping.max()) if dyn.noisy else np.inf
+        self.solver: DOP853
+
+    def start(self, c: Moments, now: float) -> None:
+        """A solver from c at time ``now``; its coordinates are c at the end of the step it will try first."""
+        first = None if self.step is None else min(self.step, self.end - now, self.longest)
+        self.ahead, self.shape = now + (first or 0.0), c.shape
+        self.solver = DOP853(
+            self._rate,
+            now,
+            (self._factor(now) * c).ravel().astype(complex),
+            self.end,
+            rtol=max(self.rtol, 3e-14),
+            atol=self.rtol * 1e-4 * float(np.abs(c.flat[0])),
+            first_step=first,
+            max_step=self.longest,
+        )
+
+    def take(self) -> Moments | None:
+        """The moments after one more step; None where no step is short enough."""
+        return self._moments(self.solver.t, self.solver.y) if self.solver.step() is None else None
+
+    def between(self, times: np.ndarray) -> list[Moments]:
+        """The moments at times inside the last step."""
+        inside = self.solver.dense_output()
+        return [self._moments(s, inside(s)) for s in times]
+
+    def go_on(self, c: Moments, now: float) -> None:
+        """With noise every step has coordinates of its own."""
+        if np.isfinite(self.longest) and now < self.end:
+            self.step = float(self.solver.h_abs)
+            self.start(c, now)
+
+    def _factor(self, s: float) -> np.ndarray:
+        return np.asarray(np.exp(self.damping * (s - self.ahead)))
+
+    def _moments(self, s: float, y: np.ndarray) -> Moments:
+        return np.asarray(y.reshape(self.shape) / self._factor(s))
+
+    def _rate(self, s: float, y: np.ndarray) -> np.ndarray:
+        return np.asarray(self._factor(s) * self.drift(self._moments(s, y))).ravel()
 
 
 # --- what is given ------------------------------------------------------------------------------------------------

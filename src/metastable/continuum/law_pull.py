@@ -52,15 +52,15 @@ def law_velocity(dyn: Dynamics, on: Surface) -> Callable[[Moments], tuple[np.nda
     return velocity
 
 
-def law_rate(dyn: Dynamics, on: Surface) -> Callable[[Moments], Moments]:
-    """dc/dt = int rho <v, grad conj(mode)> - (sigma^2/2) laplacian c: the equation, tested with every mode."""
-    velocity, damping = law_velocity(dyn, on), 0.5 * float(dyn.noise) ** 2 * on.laplacian
+def law_drift(dyn: Dynamics, on: Surface) -> Callable[[Moments], Moments]:
+    """int rho <v, grad conj(mode)>: dc/dt without noise, the equation tested with every mode."""
+    velocity = law_velocity(dyn, on)
 
-    def rate(c: Moments) -> Moments:
+    def drift(c: Moments) -> Moments:
         rho, v = velocity(c)
-        return np.asarray(on.flux(rho * v) - damping * c)
+        return np.asarray(on.flux(rho * v))
 
-    return rate
+    return drift
 
 
 def kernel_is_spectral(form: np.ndarray) -> bool:

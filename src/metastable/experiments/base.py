@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,6 +84,18 @@ class Work:
             self.progress(last / count, f"{name}: {last} of {count}")
         keys = chunks[0] if chunks else {}  # what is drawn of one instance alone stands in the first chunk alone
         return {key: np.concatenate([chunk[key] for chunk in chunks if key in chunk]) for key in keys}
+
+    def trainings(self, makers: Mapping[str, Callable[[Callable[[float], None]], Data]]) -> Data:
+        """Long parts by name: each is given a function to report its share to; arrays are called ``name/key``."""
+        data: Data = {}
+        for k, (name, make) in enumerate(makers.items()):
+
+            def report(share: float, k: int = k, name: str = name) -> None:
+                self.progress((k + share) / len(makers), name)
+
+            made = self.part(name.replace(" ", "-"), partial(make, report))
+            data |= {f"{name}/{key}": value for key, value in made.items()}
+        return data
 
 
 @dataclass(frozen=True)

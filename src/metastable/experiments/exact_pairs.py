@@ -5,12 +5,13 @@ the groups stay on their line, and its length r obeys r' = lambda r tanh(b r^2),
 form behind Theorem 2.1). Limits look alike at every beta; this path does not, so a verdict on it moves with beta and V.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from metastable.experiments.base import Data
-from metastable.experiments.claim_instances import runs_of
+from metastable.experiments.base import Data, Work
+from metastable.experiments.claim_instances import Measure, in_families, instances, runs_of
 from metastable.theory.theorems import Claim, Triple, settled_tokens
 from metastable.theory.verdicts import MINIMUM, Verdict, judge_share
 
@@ -67,6 +68,33 @@ def pairs(claim: Claim, cases: Sequence[Triple], first: int, method: str, chunk:
             found.append(float(np.linalg.norm(settled_tokens(run, -1)[0][0])))
     b, start = (np.array([row[k] for row in made]) for k in (1, 2))
     return {"pair": np.array(found), "pair_exact": length(b, start, TIME)}
+
+
+def with_pairs(
+    work: Work,
+    claim: Claim,
+    params: Any,
+    triple: Callable[[Any, int], Triple],
+    *,
+    families: int,
+    details: Sequence[str],
+    measure: Measure,
+) -> Data:
+    """Instances of a claim, families in turn, with the path of the first of each; and pairs of the same triples.
+
+    ``params`` has instances, seed, method and chunk; the other arguments are those of `claim_instances.instances`.
+    """
+
+    def make(indices: list[int]) -> Data:
+        cases = [triple(params, i) for i in indices]
+        made = instances(
+            claim, cases, method=params.method, chunk=params.chunk, details=details, measure=measure, paths=True
+        )
+        return made | {"path": made.pop("path")[[i < families for i in indices]]}
+
+    data = in_families(work, "instances", params.instances, params.chunk, families, make)
+    cases = [triple(params, i) for i in range(min(params.instances, COUNT))]
+    return data | work.part("pairs", lambda: pairs(claim, cases, params.seed, params.method, params.chunk))
 
 
 def verdict(data: Data, source: str, first: int, key: str = "") -> Verdict:

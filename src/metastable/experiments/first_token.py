@@ -27,7 +27,7 @@ from metastable.experiments.first_token_measures import (
     owed,
     turned_round,
 )
-from metastable.experiments.second_token_angle import judge_alone
+from metastable.experiments.second_token import judge_alone
 from metastable.initial import sphere
 from metastable.plots import series, snapshots, trajectories
 from metastable.plots.style import captioned

@@ -81,24 +81,10 @@ def triple(params: Params, index: int) -> Triple:
 
 def run(params: Params, work: Work) -> Data:
     """Instances in chunks; the paths of the first of each family, for pictures."""
-
-    def make(indices: list[int]) -> Data:
-        cases = [triple(params, i) for i in indices]
-        made = claim_instances.instances(
-            CLAIM,
-            cases,
-            method=params.method,
-            chunk=params.chunk,
-            details=("hyperplanes with tokens",),
-            measure=_measure,
-            paths=True,
-        )
-        return made | {"path": made.pop("path")[[i < len(FAMILIES) for i in indices]]}
-
-    data = claim_instances.in_families(work, "instances", params.instances, params.chunk, len(FAMILIES), make)
-    cases = [triple(params, i) for i in range(min(params.instances, exact_pairs.COUNT))]
-    opposite = lambda: exact_pairs.pairs(CLAIM, cases, params.seed, params.method, params.chunk)  # noqa: E731
-    return data | work.part("pairs", opposite)
+    details = ("hyperplanes with tokens",)
+    return exact_pairs.with_pairs(
+        work, CLAIM, params, triple, families=len(FAMILIES), details=details, measure=_measure
+    )
 
 
 def check(params: Params) -> dict[str, Check]:

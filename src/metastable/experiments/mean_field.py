@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from scipy.stats import linregress
 
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.plots import series
 from metastable.plots.style import captioned
+from metastable.theory.intervals import power_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, appendix A"
@@ -116,13 +116,8 @@ def _slope(params: Params, data: Data, index: int, ratio: bool = False) -> tuple
 
     sqrt(n) W1 has a limit law, so log W1 has, for large n, the same scatter at each n around a line of slope -1/2.
     """
-    x = np.concatenate([np.full(len(data[f"W-{n}"]), np.log(n)) for n in params.sizes])
-    y = np.concatenate([np.log(data[f"W-{n}"][:, index]) for n in params.sizes])
-    if ratio:
-        y = y - np.concatenate([np.log(data[f"W-{n}"][:, 0]) for n in params.sizes])
-    fit = linregress(x, y)
-    half = 1.96 * float(fit.stderr)
-    return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
+    W = {n: data[f"W-{n}"] for n in params.sizes}
+    return power_interval({n: w[:, index] / w[:, 0] if ratio else w[:, index] for n, w in W.items()})
 
 
 def _no_growth_in_n(params: Params, data: Data, growth: np.ndarray) -> Verdict:
@@ -139,6 +134,11 @@ def _no_growth_in_n(params: Params, data: Data, growth: np.ndarray) -> Verdict:
     )
 
 
+def parting_rate(reach: np.ndarray) -> np.ndarray:
+    """L of the stability estimate, R^2 + e^{2 R^2}(1 + 2 R^2), for tokens within R = ``reach``."""
+    return np.asarray(reach**2 + np.exp(2.0 * reach**2) * (1.0 + 2.0 * reach**2))
+
+
 def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:
     """W1(t) <= exp(int_0^t L) W1(0), at every saved time.
 
@@ -150,7 +150,7 @@ def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:
     outcomes, seeds = [], []
     for n in params.sizes:
         W, reach = data[f"W-{n}"], data[f"reach-{n}"]
-        rate = reach**2 + np.exp(2.0 * reach**2) * (1.0 + 2.0 * reach**2)  # (b, T), increasing in t
+        rate = parting_rate(reach)  # (b, T), increasing in t
         room = np.cumsum(params.dt * rate, axis=1)  # above the integral: each step at its own, larger, rate
         parted = np.log(W[:, 1:] / W[:, :1])
         outcomes += np.all(parted <= room[:, 1:], axis=1).tolist()

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
-from scipy.stats import linregress
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.mean_field import parting_rate
 from metastable.plots import series
 from metastable.plots.style import captioned, panels, paper
 from metastable.solve.simulate import simulate
-from metastable.theory.intervals import mean_interval
+from metastable.theory.intervals import mean_interval, power_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, appendix A"
@@ -137,13 +137,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 def _exponent(params: Params, data: Data, family: str, index: int, ratio: bool) -> tuple[float, float, float]:
     """The exponent of n in W1(t), or in W1(t)/W1(0), with its 95% interval: least squares over all pairs."""
-    x = np.concatenate([np.full(len(data[f"{family}-{n}/W"]), np.log(n)) for n in params.sizes])
-    y = np.concatenate([np.log(data[f"{family}-{n}/W"][:, index]) for n in params.sizes])
-    if ratio:
-        y = y - np.concatenate([np.log(data[f"{family}-{n}/W"][:, 0]) for n in params.sizes])
-    fit = linregress(x, y)
-    half = 1.96 * float(fit.stderr)
-    return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
+    W = {n: data[f"{family}-{n}/W"] for n in params.sizes}
+    return power_interval({n: w[:, index] / w[:, 0] if ratio else w[:, index] for n, w in W.items()})
 
 
 def _rate(params: Params, data: Data, family: str, index: int) -> Verdict:
@@ -185,8 +180,7 @@ def _stability(params: Params, data: Data, family: str) -> Verdict:
     gaps = np.diff(np.array(params.times)[few])
     for n in params.sizes:
         W, reach = data[f"{family}-{n}/W"][:, few], data[f"{family}-{n}/reach"][:, few]
-        rate = reach**2 + np.exp(2.0 * reach**2) * (1.0 + 2.0 * reach**2)
-        room = np.cumsum(gaps * rate[:, 1:], axis=1)
+        room = np.cumsum(gaps * parting_rate(reach)[:, 1:], axis=1)
         outcomes += np.all(np.log(W[:, 1:] / W[:, :1]) <= room, axis=1).tolist()
         seeds += [params.seed + k for k in range(len(W))]
     return judge_share(

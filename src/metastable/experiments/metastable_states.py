@@ -13,7 +13,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.experiments.lifetime_figure import lifetimes
-from metastable.experiments.second_token import angle_to_first, second_token
+from metastable.experiments.second_token import angle_to_first, judge_time
 from metastable.experiments.self_checks import first_steps
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
@@ -184,7 +184,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         kind="observation",
         notes="mean number of merged groups per start, lone tokens counted",
     )
-    second = second_token(data["second"], np.full(len(seeds), params.beta), params.t, seeds)
+    second = judge_time(data["second"], np.full(len(seeds), params.beta), params.t, seeds)
     return [several, persist, fewer, second, _lifetimes(params, data, seeds)]
 
 

@@ -15,6 +15,7 @@ learned through the flow on the sphere (`controlled_flows`), error + weight * ef
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -68,16 +69,8 @@ FAMILIES = ("one", "together", "opposite", "several", "gather", "spread")
 
 
 def run(params: Params, work: Work) -> Data:
-    data: Data = {}
     tasks = [(family, pieces) for family in FAMILIES for pieces in params.pieces]
-    for k, (family, pieces) in enumerate(tasks):
-
-        def report(share: float, k: int = k, family: str = family, pieces: int = pieces) -> None:
-            work.progress((k + share) / len(tasks), f"{family}, {pieces} pieces")
-
-        made = work.part(f"{family}-{pieces}", lambda f=family, p=pieces, r=report: _solved(params, f, p, r))  # type: ignore[misc]
-        data |= {f"{family}-{pieces}/{key}": value for key, value in made.items()}
-    return data
+    return work.trainings({f"{family}-{pieces}": partial(_solved, params, family, pieces) for family, pieces in tasks})
 
 
 def _solved(params: Params, family: str, pieces: int, report: Callable[[float], None]) -> Data:

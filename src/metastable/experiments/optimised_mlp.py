@@ -14,6 +14,7 @@ Beside it: no MLP, and a random one with the same norms.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,16 +58,8 @@ class Params:
 
 def run(params: Params, work: Work) -> Data:
     """Lives, closest means and prices: (kind, training, start) for every task and width."""
-    data: Data = {}
     jobs = [(task, width) for task in TASKS for width in params.widths]
-    for k, (task, width) in enumerate(jobs):
-
-        def report(share: float, k: int = k, task: str = task, width: int = width) -> None:
-            work.progress((k + share) / len(jobs), f"{task}, width {width}")
-
-        made = work.part(f"{task}-{width}", lambda a=task, w=width, r=report: _measured(params, a, w, r))  # type: ignore[misc]
-        data |= {f"{task}-{width}/{key}": value for key, value in made.items()}
-    return data
+    return work.trainings({f"{task}-{width}": partial(_measured, params, task, width) for task, width in jobs})
 
 
 def _measured(params: Params, task: str, width: int, report: Callable[[float], None]) -> Data:

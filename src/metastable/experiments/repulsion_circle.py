@@ -15,8 +15,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
-from metastable.experiments.second_token import angle_to_first
-from metastable.experiments.second_token_angle import judge_second
+from metastable.experiments.second_token import angle_to_first, judge_angle
 from metastable.initial import sphere
 from metastable.observables import cluster_labels
 from metastable.plots import series, snapshots
@@ -163,7 +162,7 @@ def _second(params: Params, data: Data) -> Verdict:
     at = int(np.abs(data["t"] - params.snapshots[-1]).argmin())
     seeds = [params.seed + k for k in range(len(data["second"]))]
     start, end = data["second"][:, 0], data["second"][:, at]
-    return judge_second(start, end, params.snapshots[-1], params.beta, -1.0, seeds, "V = -I")
+    return judge_angle(start, end, params.snapshots[-1], params.beta, -1.0, seeds, "V = -I")
 
 
 def _opposite(params: Params, data: Data, when: float) -> Verdict:

@@ -18,8 +18,7 @@ from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.experiments.cloud_motion import nearest_angles, rotation
 from metastable.experiments.negative_values import READINGS
-from metastable.experiments.second_token import angle_to_first
-from metastable.experiments.second_token_angle import judge_second
+from metastable.experiments.second_token import angle_to_first, judge_angle
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
@@ -126,7 +125,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 def _second(params: Params, data: Data) -> Verdict:
     """An exact solution, in every run with V = -I (`second_token`), at t = 5."""
     start, end = data["second"][:, 0, 0], data["second"][:, 0, -2]
-    return judge_second(start, end, params.snapshots[-1], params.beta, -1.0, _seeds(params, data), "V = -I")
+    return judge_angle(start, end, params.snapshots[-1], params.beta, -1.0, _seeds(params, data), "V = -I")
 
 
 def _seeds(params: Params, data: Data) -> list[int]:

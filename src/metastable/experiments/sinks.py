@@ -16,7 +16,7 @@ import numpy as np
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments import sink_pictures, sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
-from metastable.experiments.second_token_angle import judge_second
+from metastable.experiments.second_token import judge_angle
 from metastable.experiments.sink_runs import BINS, LINEAR, SCORES, VALUES, attention, matrices, measured, tokens
 from metastable.initial import sphere
 from metastable.observables import sink_baseline
@@ -162,7 +162,7 @@ def _second(params: Params, data: Data) -> list[Verdict]:
     s, at = SCORES.index("Q = K = I"), params.times.index(2.0)
     seeds = [params.seed + k for k in range(len(data["second"]))]
     return [
-        judge_second(
+        judge_angle(
             data["second"][:, 0, s, k, 0],
             data["second"][:, 0, s, k, at],
             2.0,

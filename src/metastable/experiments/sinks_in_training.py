@@ -12,6 +12,7 @@ clusters.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -43,20 +44,10 @@ class Params:
 
 def run(params: Params, work: Work) -> Data:
     """Measures (checkpoint, seed, layer, head) of every size and kind, and the losses (steps, seed)."""
-    data: Data = {}
     jobs = [(size, kind) for size in params.sizes for kind in KINDS]
-    for k, (size, kind) in enumerate(jobs):
-        name = f"{size[0]}x{size[1]}x{size[2]} {kind}"
-
-        def report(share: float, k: int = k, name: str = name) -> None:
-            work.progress((k + share) / len(jobs), name)
-
-        made = work.part(
-            name.replace(" ", "-"),
-            lambda s=size, w=kind == KINDS[0], r=report: _trained(params, s, w, r),  # type: ignore[misc]
-        )
-        data |= {f"{name}/{key}": value for key, value in made.items()}
-    return data
+    return work.trainings(
+        {f"{d}x{n}x{h} {kind}": partial(_trained, params, (d, n, h), kind == KINDS[0]) for (d, n, h), kind in jobs}
+    )
 
 
 def _trained(params: Params, size: tuple[int, int, int], positions: bool, report: Callable[[float], None]) -> Data:

@@ -100,8 +100,8 @@ def run(params: Params, work: Work) -> Data:
 
             def chunk(first: int, last: int, family: str = family, push: float = push) -> Data:
                 tokens = [start(params, family, params.seed + k, push) for k in range(first, last)]
-                runs = moved(params, family, tokens, times)
-                return {key: np.stack([_measured(r)[key] for r in runs]) for key in _measured(runs[0])}
+                rows = [_measured(run) for run in moved(params, family, tokens, times)]
+                return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
             made = work.parts(f"{name}{family}", params.instances, params.chunk, chunk)
             data |= {f"{name}{family}_{key}": value for key, value in made.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from metastable.equation.dynamics import Dynamics
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
-from metastable.experiments.second_token import angle_to_first, second_token
+from metastable.experiments.second_token import angle_to_first, judge_time
 from metastable.experiments.self_checks import first_steps
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
@@ -105,7 +105,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 def _exact(params: Params, data: Data) -> Verdict:
     count = len(data["second"])
     seeds = np.repeat(params.seed + np.arange(count), len(params.betas)).tolist()
-    return second_token(data["second"].reshape(-1, 2), np.tile(params.betas, count), params.t, seeds)
+    return judge_time(data["second"].reshape(-1, 2), np.tile(params.betas, count), params.t, seeds)
 
 
 def finding(params: Params, data: Data) -> Finding:

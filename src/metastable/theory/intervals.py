@@ -1,10 +1,11 @@
-"""Confidence intervals of shares, means and any other statistic of one sample."""
+"""Confidence intervals of shares, means, powers and any other statistic of one sample."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.stats import linregress
 
 from metastable.errors import InputError
 
@@ -70,6 +71,20 @@ def bootstrap_interval(
     samples = values[rng.integers(0, len(values), (draws, len(values)))]  # (draws, n)
     ends = np.quantile(statistic(samples, axis=1), [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return (float(ends[0]), float(ends[1]))
+
+
+def power_interval(samples: Mapping[int, np.ndarray]) -> tuple[float, float, float]:
+    """The exponent of n in positive numbers, given as a sample for each n, and its 95% interval.
+
+    Least squares in logarithms over all numbers, normal errors: for numbers whose logarithms scatter alike at every n.
+
+    >>> power_interval({n: np.array([3.0, 3.3]) / np.sqrt(n) for n in (4, 16, 64)})[0]
+    -0.5
+    """
+    x = np.concatenate([np.full(len(values), np.log(n)) for n, values in samples.items()])
+    fit = linregress(x, np.log(np.concatenate(list(samples.values()))))
+    half = 1.96 * float(fit.stderr)
+    return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
 
 
 def _counts(successes: int, total: int) -> bool:
