@@ -27,6 +27,7 @@ WORK: dict[str, tuple[list[str], str, str]] = {
         "chunks",
     ),
     "reproduce": (["reproduce", "hyperplanes", "--quick"], "*/data.npz", "*/parts"),
+    "model": (["model", "reactions-albert", "--limit", "3", "--layers", "4"], "*.zarr/**/*", "similarity.zarr"),
     "hunt": (["hunt", "codimension", "--minutes", "0.1"], "report.json", "parts"),
 }
 LEFT = ("*.part", ".*.part.*", "*.partial", "lock", "state.npz")
@@ -34,10 +35,10 @@ LEFT = ("*.part", ".*.part.*", "*.partial", "lock", "state.npz")
 
 def digest(folder: Path, files: str) -> str:
     """The data of a folder as one number."""
-    found = sorted(folder.glob(files))
+    found = sorted(path for path in folder.glob(files) if path.is_file())
     whole = hashlib.sha256()
     for path in found:
-        whole.update(path.name.encode() + path.read_bytes())
+        whole.update(str(path.relative_to(folder)).encode() + path.read_bytes())
     return whole.hexdigest() if found else ""
 
 

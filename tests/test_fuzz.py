@@ -6,9 +6,10 @@ import pytest
 from metastable.errors import InputError
 from tests import fuzz_gradients, fuzz_rescaled
 from tests.fuzz import __main__ as search
+from tests.fuzz import doors
 from tests.fuzz.doors import DOORS
 
-QUICK = ("toml", "numbers", "records", "datasets", "weights", "archives", "queries", "interface")
+QUICK = ("toml", "numbers", "records", "datasets", "weights", "models", "archives", "queries", "interface")
 
 
 @pytest.mark.parametrize("door", QUICK)
@@ -59,3 +60,8 @@ def test_a_wrong_digit_is_found(monkeypatch, capsys):
 def test_a_rescaled_run_and_a_gradient():
     assert fuzz_rescaled.main(["--seed", "1811", "--first", "1", "--runs", "1"]) == 0
     assert fuzz_gradients.main(["--seed", "1811", "--first", "1", "--runs", "1"]) == 0
+
+
+def test_the_small_model_of_the_search_is_a_good_one(tmp_path):
+    doors.small_model(tmp_path)
+    assert doors.trajectory(doors.load(tmp_path, library="own"), [1, 2, 3]).x.shape == (2, 3, 4)

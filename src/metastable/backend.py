@@ -19,7 +19,7 @@ from jax._src import xla_bridge
 from metastable.errors import InputError
 
 __all__ = ["Array", "Numeric", "Scores", "Tokens", "cache_home", "can_keep", "is_traced", "jax", "jnp"]
-__all__ += ["refuse_fork", "register", "structure"]
+__all__ += ["no_device", "ready", "register", "structure"]
 
 T = TypeVar("T")
 Array: TypeAlias = jax.Array
@@ -66,13 +66,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_mark_fork)
 
 
-def refuse_fork() -> None:
-    """Refuse to compute in a fork of a process that has computed: JAX's threads do not survive it, and it hangs."""
+def ready() -> None:
+    """Refuse to compute where JAX cannot: on a device that is not there, in a fork of a process that has computed.
+
+    JAX's threads do not survive a fork, and it hangs.
+    """
     if _parent is not None:
         raise InputError(
             f"This process was forked from {_parent} after JAX had started there, and would hang; start processes by "
             "spawn (multiprocessing.get_context('spawn')), or fork before anything is computed."
         )
+    sentence = no_device()
+    if sentence is not None:
+        raise InputError(sentence)
+
+
+def no_device() -> str | None:
+    """The sentence for a device that was asked for and is not there; None where JAX can start."""
+    try:
+        jax.default_backend()
+    except (RuntimeError, AssertionError):  # JAX says nothing where it sees no NVIDIA device
+        asked = os.environ.get("JAX_PLATFORMS", "")
+        return f"JAX cannot start on JAX_PLATFORMS={asked!r}; unset it, or set it to cpu."
+    return None
 
 
 jax.config.update("jax_enable_x64", True)
@@ -99,7 +115,7 @@ def register(cls: type[T]) -> type[T]:
         traced, static = [], []
         for k, name in enumerate(names):
             value = getattr(obj, name)
-            if _is_structure(value):
+            if _is_structure(type(value)):
                 static.append((k, value))
             else:
                 traced.append(value)
@@ -117,10 +133,12 @@ def register(cls: type[T]) -> type[T]:
     return cls
 
 
-def _is_structure(value: Any) -> bool:
-    if type(value) in _TRACED:
+@cache
+def _is_structure(kind: type) -> bool:
+    if kind in _TRACED:
         return False
-    return type(value) in _STRUCTURE or isinstance(value, (str, bool, int, tuple)) or callable(value)
+    called = any("__call__" in vars(base) for base in kind.__mro__)
+    return kind in _STRUCTURE or issubclass(kind, (str, bool, int, tuple)) or called
 
 
 def is_traced(value: Any) -> bool:

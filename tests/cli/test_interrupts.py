@@ -1,5 +1,6 @@
 """Ctrl-C in every command that computes: exit code 130 and one sentence, whatever was going on."""
 
+import ctypes
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from metastable.cli.interrupts import exit_code, listening
 from tests.cli.conftest import Metastable
 
 
@@ -95,3 +97,22 @@ def test_an_error_without_ctrl_c_is_not_taken_for_one(metastable: Metastable, mo
     monkeypatch.setattr("metastable.store.recorder._resume", fail)
     assert metastable("simulate", "--n", 8, "--t", 1, "--out", "run").code == 70
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_signal_inside_a_callback_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numba's compiler calls Python back through ctypes, which prints what a callback raises and goes on."""
+    back = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    def compiles() -> None:
+        with listening():
+            back()
+            time.sleep(5.0)
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            compiles()
+        assert exit_code() == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr() == ("", "")

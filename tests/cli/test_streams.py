@@ -109,3 +109,50 @@ def test_a_fault_of_our_own_is_told_as_one(place, words, metastable: Metastable,
     answer = metastable(*words)
     assert answer.code == 70, answer
     assert "Something went wrong inside metastable (TypeError: a mistake in the code)" in answer.err
+
+
+def no_cuda():
+    """As JAX answers where CUDA is asked for and no NVIDIA device is seen."""
+    raise AssertionError
+
+
+def test_a_device_that_is_not_there(monkeypatch, tmp_path, metastable: Metastable):
+    import metastable as ms
+    from metastable.backend import jax
+
+    monkeypatch.setattr(jax, "default_backend", no_cuda)
+    monkeypatch.setattr(jax, "devices", no_cuda)
+    answer = metastable(*SMALL)
+    assert answer.code == 2
+    assert "JAX cannot start on JAX_PLATFORMS=" in answer.err
+    assert "please report" not in answer.err
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ms.InputError, match="unset it, or set it to cpu"):
+        ms.simulate(ms.Dynamics(), ms.initial.sphere(4, 3), t=0.2)
+    doctor = metastable("doctor")
+    assert doctor.code == 1
+    assert "Problem: JAX cannot start" in doctor.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["rocm", "nowhere"])
+def test_a_device_that_is_not_there_for_real(device, tmp_path):
+    for words in (SMALL, ["check", "--V", "1,-0.5"]):
+        process = begun(words, tmp_path, stderr=subprocess.PIPE, env={**os.environ, "JAX_PLATFORMS": device})
+        said = process.communicate()[1]
+        assert (process.returncode, said.count("\n")) == (2, 1), said
+        assert f"JAX_PLATFORMS='{device}'" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["/proc", "/dev/null", None])
+def test_a_home_that_cannot_be_written(home, tmp_path):
+    """Nothing can be kept, and nothing is said about it; /proc is a folder that nobody can write, not even root."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("HOME", "METASTABLE_CACHE", "MPLCONFIGDIR")}
+    kept = {k: v for k, v in kept.items() if not k.startswith("XDG_")} | ({} if home is None else {"HOME": home})
+    words = ["simulate", "--n", "4", "--t", "0.2", "--engine", "lanes", "--out", "run"]
+    process = begun(words, tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=kept)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "Record: run" in out
+    assert not [line for line in err.splitlines() if line.strip() and not line.startswith("simulating")], err

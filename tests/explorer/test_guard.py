@@ -29,7 +29,7 @@ def test_only_this_machines_names_and_pages():
     assert asked(guard, host="localhost:8421", origin="http://localhost:8421")["status"] == 200
     for host in ("evil.example", "127.0.0.1:9999", "127.0.0.1.evil.example:8421", ""):
         assert asked(guard, host=host)["status"] == 421
-    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999"):
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", "http://["):
         assert asked(guard, host="127.0.0.1:8421", origin=origin)["status"] == 403
 
 

@@ -39,7 +39,7 @@ def knock(name: str, seed: int, number: int, home: Path, limit: int = 60) -> str
     rng = random.Random(f"{seed} {name} {number}")
     place = home / f"{name}-{number}"
     place.mkdir()
-    before = {path.name for path in home.iterdir()} | {"record", "sweep", "dataset"}
+    before = {path.name for path in home.iterdir()} | {"record", "sweep", "dataset", "model"}
     signal.signal(signal.SIGALRM, _rung)
     signal.alarm(limit)
     try:

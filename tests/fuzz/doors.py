@@ -6,6 +6,7 @@ InputError. `Sources` holds good examples, made once, which are damaged.
 
 import contextlib
 import io
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from metastable.equation.matrices import from_file
 from metastable.errors import InputError
 from metastable.explorer import steering
 from metastable.models import archives, gguf_file, torch_file
+from metastable.models.load import load
+from metastable.models.probe import trajectory
 from metastable.store.datasets import read_dataset, write_dataset
 from tests.fuzz.drawing import ODD, VALUES, damage_folder, damaged, word
 
@@ -48,7 +51,7 @@ TOML += b'[plot]\nkind = "snapshots"\n'
 
 
 class Fault(Exception):
-    """A command ended with exit code 70, or with more than a sentence."""
+    """A command ended with exit code 70 or more than a sentence, a request with 500, or damage was taken for data."""
 
 
 def command(*words: str) -> None:
@@ -117,7 +120,30 @@ def source(kind: str, home: Path) -> Path:
 
         place.mkdir()
         write_dataset(place, "a", xarray.Dataset({"v": (("x",), np.arange(5.0))}, coords={"x": list("abcde")}))
+    elif kind == "model":
+        place.mkdir()
+        small_model(place)
     return place
+
+
+def small_model(folder: Path) -> None:
+    """A GPT-2 of one layer, as a folder."""
+    from safetensors.numpy import save_file
+
+    d, rng = 4, np.random.default_rng(0)
+    shapes = {"wte.weight": (9, d), "wpe.weight": (8, d)}
+    shapes |= {f"{norm}.{part}": (d,) for norm in ("h.0.ln_1", "h.0.ln_2", "ln_f") for part in ("weight", "bias")}
+    for name, rows, columns in (
+        ("attn.c_attn", d, 3 * d),
+        ("attn.c_proj", d, d),
+        ("mlp.c_fc", d, 8),
+        ("mlp.c_proj", 8, d),
+    ):
+        shapes |= {f"h.0.{name}.weight": (rows, columns), f"h.0.{name}.bias": (columns,)}
+    save_file({key: rng.normal(size=shape).astype("f4") for key, shape in shapes.items()}, folder / "model.safetensors")
+    config = {"model_type": "gpt2", "architectures": ["GPT2Model"], "vocab_size": 9, "n_embd": d, "n_layer": 1}
+    config |= {"n_head": 2, "n_positions": 8, "n_inner": 8, "activation_function": "gelu_new"}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 def spoilt(kind: str, rng: random.Random, place: Path) -> Path:
@@ -171,6 +197,11 @@ def weights_files(rng: random.Random, place: Path) -> None:
         torch_file.read(path)
 
 
+def model_folders(rng: random.Random, place: Path) -> None:
+    model = load(spoilt("model", rng, place), library="own")
+    trajectory(model, [1, 2, 3], maps=False)
+
+
 def archive_files(rng: random.Random, place: Path) -> None:
     import tarfile
     import zipfile
@@ -197,6 +228,39 @@ def queries(rng: random.Random, place: Path) -> None:
     steering.moved_of(word(rng, ["0:1,0,0", "1:0,1,0;2:1,0,0"]))
 
 
+@cache
+def client(folder: Path) -> Any:
+    """A visitor of the explorer, through its guard."""
+    from starlette.testclient import TestClient
+
+    from metastable.explorer import server
+    from metastable.explorer.guard import Guard
+
+    server._warm = lambda workshop: None  # what it compiles nobody waits for here
+    guarded = Guard(server.application(folder), server.PORT)
+    return TestClient(guarded, base_url=f"http://127.0.0.1:{server.PORT}", raise_server_exceptions=False)
+
+
+def requests(rng: random.Random, place: Path) -> None:
+    from urllib.parse import quote
+
+    source("record", place.parent)
+    kind = rng.choice(
+        ("run", "take/csv", f"take/{word(rng, ['html', 'npz'])}", "record", f"files/{word(rng, KNOWN)}", "probe")
+    )
+    names = {"record": ["path", "part"], "probe": ["model", "text", "layers", "variant", "part"]}.get(
+        kind, [*steering.DEFAULTS, "part", "moved"]
+    )
+    values = ["record", "record/../record", "first", "reactions-albert", "C" * 5, *KNOWN, "9" * 5000]
+    asked = {rng.choice(names): word(rng, values) for _ in range(rng.randint(0, 3))}
+    if kind == "run" or kind.startswith("take"):
+        asked |= {"n": "4", "t": "0.2"}
+    query = "&".join(f"{name}={quote(text)}" for name, text in asked.items())
+    answer = client(place.parent).get(f"/{quote(kind)}?{query}", headers=rng.choice(({}, {}, {"origin": "http://["})))
+    if answer.status_code not in (200, 400, 403, 404, 414, 422):
+        raise Fault(f"/{kind}?{query[:200]}: {answer.status_code} {answer.text[:300]}")
+
+
 def interface(rng: random.Random, place: Path) -> None:
     targets: list[Any] = [
         ms.Dynamics,
@@ -220,7 +284,9 @@ DOORS: dict[str, Door] = {
     "sweeps": sweep_folders,
     "datasets": datasets,
     "weights": weights_files,
+    "models": model_folders,
     "archives": archive_files,
     "queries": queries,
+    "requests": requests,
     "interface": interface,
 }

@@ -1,6 +1,7 @@
 """Loading: folders of every family, broken files, unknown names, a hub out of reach."""
 
 import json
+import os
 import shutil
 from importlib import import_module
 from pathlib import Path
@@ -236,3 +237,12 @@ def test_an_impatient_download_does_not_try_twice(tmp_path: Path, monkeypatch: p
         words = commands[-1]
         assert words[words.index("--timeout") + 1] == f"{patience:g}"
         assert words[words.index("--retries") + 1] == retries
+
+
+@pytest.mark.parametrize("library", ["own", "auto"])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_pipes_are_refused(folder, name, library):
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match=f"pipe, socket or device .{name}"):
+        load(folder, library=library)

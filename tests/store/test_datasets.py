@@ -50,3 +50,18 @@ def test_damage(name: str, chunk: str, data: xarray.Dataset, tmp_path: Path) -> 
     DAMAGE[name](tmp_path / "found.zarr" / chunk)
     with pytest.raises((ValueError, OSError)):
         read_dataset(tmp_path, "found")
+
+
+def test_a_full_disk_leaves_the_old_one_and_nothing_else(data: xarray.Dataset, tmp_path: Path, monkeypatch) -> None:
+    write_dataset(tmp_path, "found", data)
+
+    def full(self: xarray.Dataset, store: Path, **options: object) -> None:
+        store.mkdir()
+        (store / "zarr.json").touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(xarray.Dataset, "to_zarr", full)
+    with pytest.raises(OSError, match="No space"):
+        write_dataset(tmp_path, "found", data)
+    assert [path.name for path in tmp_path.iterdir()] == ["found.zarr"]
+    assert read_dataset(tmp_path, "found").identical(data)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from metastable.experiments.base import Data, Experiment, Work
 from metastable.experiments.run_one import run_into
 from metastable.store import files
 from metastable.store import folder as protocol
-from metastable.store.folder import KINDS, claim, finish, reopen, settled_by, status
+from metastable.store.folder import KINDS, PROVENANCE, claim, finish, reopen, settled_by, status
 from metastable.store.locks import locked
 
 
@@ -263,3 +264,37 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(Killed):
         files.write_whole(path, b"new")
     assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_attempts_on_a_full_disk_leave_nothing(size: int, tmp_path: Path) -> None:
+    """A real fault: the system refuses to write more than a few bytes into any file."""
+    purpose, folder = settled_by("hunt", {"seed": 1}), tmp_path / "a"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for _ in range(3):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            with pytest.raises(InputError, match="Cannot write"), claim(folder, purpose):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not list(tmp_path.iterdir())
+    with claim(folder, purpose):
+        pass
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        with pytest.raises(InputError, match="not lost"), claim(folder, purpose):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in folder.iterdir()] == [PROVENANCE]
+
+
+def test_ctrl_c_while_a_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(number: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_whole(tmp_path / "a", b"1")
+    assert not list(tmp_path.iterdir())

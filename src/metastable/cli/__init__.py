@@ -212,7 +212,8 @@ def _refusal(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT, errno.EBADF, errno.EPIPE):
         where = f" ({str(error.filename)[:80]!r})" if error.filename is not None else ""
         return f"The system refuses: {error.strerror}{where}; choose another file or folder, or free what is short."
-    if isinstance(error, RuntimeError) and "initialize backend" in str(error):
-        asked = os.environ.get("JAX_PLATFORMS", "")
-        return f"JAX cannot start on JAX_PLATFORMS={asked!r}; unset it, or set it to cpu."
+    if isinstance(error, (RuntimeError, AssertionError)):
+        from metastable.backend import no_device
+
+        return no_device()
     return None

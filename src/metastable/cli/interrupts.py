@@ -2,11 +2,14 @@
 
 Python turns SIGINT into a KeyboardInterrupt, but compiled code that calls back into Python hands it on as an error of
 its own, and logs a traceback. So it is remembered that a signal came: any error after it is an interruption. SIGTERM
-(kill, a shutdown, the end of a job's time) and SIGHUP (a closed terminal) are taken in the same way.
+(kill, a shutdown, the end of a job's time) and SIGHUP (a closed terminal) are taken in the same way. Where Python can
+hand it to nobody (a callback of a compiler, a finaliser), it comes again a moment later.
 """
 
+import _thread
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +17,7 @@ from typing import Any
 
 _CAME = threading.Event()
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_AGAIN = 0.1  # seconds after which an interruption that reached nobody comes again
 _number = int(signal.SIGINT)  # of the signal that came
 
 
@@ -45,7 +49,7 @@ def listening() -> Iterator[None]:
         global _number
         if _CAME.is_set() and number != signal.SIGINT:
             return  # one is enough: what follows the first must not break what it cleans up
-        _number = number
+        _number = _number if _CAME.is_set() else number
         _CAME.set()
         logging.disable(logging.CRITICAL)  # what libraries log about a computation that was interrupted is no news
         raise KeyboardInterrupt
@@ -55,11 +59,34 @@ def listening() -> Iterator[None]:
     for number in usual:
         signal.signal(number, remember)
     try:
-        yield
+        with _handed_on():
+            yield
     finally:
         for number, now in usual.items():
             signal.signal(number, now)
         logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def _handed_on() -> Iterator[None]:
+    """Send an interruption again that Python could hand to nobody, instead of printing its traceback and going on."""
+    before, waiting = sys.unraisablehook, list[threading.Timer]()
+
+    def lost(found: Any) -> None:
+        if not issubclass(found.exc_type, KeyboardInterrupt):
+            before(found)
+            return
+        waiting.append(threading.Timer(_AGAIN, _thread.interrupt_main))
+        waiting[-1].daemon = True
+        waiting[-1].start()
+
+    sys.unraisablehook = lost
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in waiting:
+            timer.cancel()
 
 
 @contextmanager

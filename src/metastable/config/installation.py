@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from metastable import __version__
-from metastable.backend import cache_home, jax
+from metastable.backend import cache_home, jax, no_device
 from metastable.config.environment import ENVIRONMENT
 
 _CORE = ("jax", "jaxlib", "numpy", "scipy", "numba", "diffrax", "xarray", "zarr", "matplotlib", "cyclopts", "pydantic")
@@ -95,7 +95,7 @@ def _problems(found: dict[str, Any]) -> list[str]:
     if not found["film"]:
         out.append("there is no ffmpeg, so films cannot be written; pip install imageio-ffmpeg")
     if found["devices"][0].startswith("none"):
-        out.append(f"JAX finds no device ({found['devices'][0]}); unset JAX_PLATFORMS")
+        out.append(str(no_device()).rstrip("."))
     return out
 
 
@@ -109,8 +109,8 @@ def _version(name: str) -> str | None:
 def _devices() -> list[str]:
     try:
         return [f"{device.platform} ({device.device_kind})" for device in jax.devices()]
-    except RuntimeError as error:
-        return [f"none: {(str(error).splitlines() or ['?'])[0]}"]
+    except (RuntimeError, AssertionError):
+        return [f"none: {no_device()}"]
 
 
 def _memory() -> float:

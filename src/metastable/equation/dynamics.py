@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Array, Scores, Tokens, is_traced, jnp, refuse_fork, register
+from metastable.backend import Array, Scores, Tokens, is_traced, jnp, ready, register
 from metastable.equation import geometry as geometries
 from metastable.equation import masks, noises, normalise, positions, scores
 from metastable.equation.attention import matrix
@@ -130,7 +130,7 @@ class Dynamics:
 
     def at(self, t: Array | float) -> "Dynamics":
         """The dynamics at time t, with every function of time evaluated."""
-        refuse_fork()
+        ready()
         copy = object.__new__(Dynamics)  # the parts were checked when first built
         for name, part in vars(self).items():
             now = resolve_time(part, t) if is_dataclass(part) and name in ("weights", "block", "position") else part
@@ -140,7 +140,7 @@ class Dynamics:
 
     def attention(self, t: Array | float, x: Tokens) -> Scores:
         """A^h_ij at time t, (..., h, n, n): eq. (2)."""
-        refuse_fork()
+        ready()
         x = self.geometry.input(t, jnp.asarray(x))
         y = self.geometry.lift(self.weights, t, x)
         now = self.at(t)

@@ -23,6 +23,13 @@ _HEADERS = [
 ]
 
 
+def _site(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # no address at all
+        return None
+
+
 class Guard:
     """ASGI middleware in front of everything, web sockets included."""
 
@@ -48,8 +55,7 @@ class Guard:
         host = headers.get("host", "")
         if self.token is None and host not in self.hosts:
             return 421, f"This explorer answers to {sorted(self.hosts)[0]} only, not to {host[:80]!r}."
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if "origin" in headers and _site(headers["origin"]) != host:
             return 403, "Requests from pages of other sites are refused."
         if len(query) > MOST_QUERY:
             return 414, f"A link of the explorer has at most {MOST_QUERY} characters."

@@ -12,6 +12,7 @@ from metastable.errors import InputError
 from metastable.explorer.live_panels import panels_of
 from metastable.explorer.page_shell import call, panels_place, shell, stages, start_script
 from metastable.explorer.payload import pack
+from metastable.explorer.records_page import Library
 from metastable.models.controls import CONTROLS
 from metastable.models.load import load
 from metastable.models.model import Model
@@ -33,8 +34,8 @@ def name_of(given: str, folder: Path) -> str | Path:
     """A zoo name, or a folder inside the chosen one; nothing else can be named from a page."""
     if given in MODELS:
         return given
-    path = (folder / given).resolve()
-    if given and path.is_dir() and path.is_relative_to(folder.resolve()) and (path / "config.json").exists():
+    path = Library(folder).inside(given)
+    if given and path.is_dir() and (path / "config.json").exists():
         return path
     raise InputError(f"{given[:80]!r} is no model of the zoo ({', '.join(MODELS)}) and no model folder below {folder}.")
 
@@ -71,7 +72,7 @@ def probed(asked: Mapping[str, str], folder: Path) -> bytes:
 def _layers(text: str, model: Model) -> int | None:
     if not text:
         return None
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_LAYERS:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MOST_LAYERS:
         raise InputError(f"Layers are a whole number from 1 to {MOST_LAYERS}, not {text[:20]!r}.")
     if int(text) > model.depth and not model.shared:
         raise InputError(f"{model.name} has {model.depth} layers of its own; only shared weights can be applied again.")

@@ -29,7 +29,8 @@ class Library:
 
     def inside(self, name: str) -> Path:
         """The place a name stands for; links that lead out are refused too."""
-        if "\0" in name or len(name) > 1000:
+        longest = max(len(part.encode(errors="replace")) for part in name.split("/"))
+        if "\0" in name or len(name) > 1000 or longest > 255:
             raise InputError("This is not the name of a record.")
         path = (self.folder / name).resolve()
         if not path.is_relative_to(self.folder):

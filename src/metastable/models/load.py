@@ -110,9 +110,17 @@ def _own(name: Any, dtype: str) -> OwnModel:
         check_kind(given, zoo.MODELS[given].kind)
         return read_own(given, zoo.fetch(given), dtype)
     if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        _refuse_pipes(given, path)
         return read_own(given, path, dtype)
     _refuse_no_model(given, path)
     raise _no_hub(given)
+
+
+def _refuse_pipes(name: str, path: Path) -> None:
+    """Refuse a folder with a pipe, a socket or a device in it: reading one may not end. A hub's cache holds links."""
+    for entry in sorted(path.iterdir()) if path.is_dir() else ():
+        if entry.exists() and not (entry.is_file() or entry.is_dir()):
+            raise InputError(f"The folder {name!r} holds a pipe, socket or device ({entry.name}); remove it.")
 
 
 def _no_hub(name: str) -> InputError:
@@ -127,6 +135,7 @@ def _named(name: str | Path, dtype: str, part: str) -> TorchModel | GenericModel
     if given in zoo.MODELS:
         return _from_zoo(given, dtype, part)
     if path.is_dir() or (path.is_file() and path.suffix == ".gguf"):
+        _refuse_pipes(given, path)
         return _from_folder(given, path, dtype, part)
     _refuse_no_model(given, path)
     return _from_hub(given, dtype, part)

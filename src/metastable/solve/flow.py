@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Array, Tokens, is_traced, jax, jnp, refuse_fork
+from metastable.backend import Array, Tokens, is_traced, jax, jnp, ready
 from metastable.equation.attention import mix as dense_mix
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, door
@@ -62,7 +62,7 @@ def flow(
     >>> bool(jax.grad(spread)(4.0) > 0)
     True
     """
-    refuse_fork()
+    ready()
     if not isinstance(dynamics, Dynamics):
         raise InputError(f"dynamics must be a Dynamics object, not {type(dynamics).__name__}.")
     how = methods.resolve(method)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import is_traced, jax, refuse_fork
+from metastable.backend import is_traced, jax, ready
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, unknown
 from metastable.solve import methods
@@ -124,7 +124,7 @@ def make_plan(
 
     ``seed`` may be an array (B,): run k then has the noise it has when it is run alone with seed k of them.
     """
-    refuse_fork()
+    ready()
     members = _members(dynamics)
     if any(is_traced(leaf) for leaf in (x0, t, dt, *jax.tree_util.tree_leaves(members))):
         raise InputError(

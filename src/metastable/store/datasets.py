@@ -25,11 +25,15 @@ def write_dataset(folder: Path, name: str, data: Any) -> None:
     remove(fresh)
     plain = data.drop_encoding()  # what a dataset remembers of the file it was read from
     encoding = {variable: {"compressors": (_CODEC,)} for variable in plain.variables}
-    with warnings.catch_warnings(), zarr.config.set({"array.write_empty_chunks": True}):
-        warnings.simplefilter("ignore")  # about strings and consolidated metadata, which zarr's own readers know
-        plain.to_zarr(fresh, mode="w", zarr_format=3, consolidated=True, encoding=encoding)
-    remove(target)
-    os.replace(fresh, target)
+    try:
+        with warnings.catch_warnings(), zarr.config.set({"array.write_empty_chunks": True}):
+            warnings.simplefilter("ignore")  # about strings and consolidated metadata, which zarr's own readers know
+            plain.to_zarr(fresh, mode="w", zarr_format=3, consolidated=True, encoding=encoding)
+        remove(target)
+        os.replace(fresh, target)
+    except (Exception, KeyboardInterrupt):
+        remove(fresh)  # what a full disk holds of it is of no use, and in the way
+        raise
     sync(folder)
 
 

@@ -33,7 +33,7 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError:
+    except (OSError, KeyboardInterrupt):
         with suppress(OSError):
             part.unlink()
         raise
