@@ -115,7 +115,7 @@ def register(cls: type[T]) -> type[T]:
         traced, static = [], []
         for k, name in enumerate(names):
             value = getattr(obj, name)
-            if _is_structure(value):
+            if _is_structure(type(value)):
                 static.append((k, value))
             else:
                 traced.append(value)
@@ -133,10 +133,12 @@ def register(cls: type[T]) -> type[T]:
     return cls
 
 
-def _is_structure(value: Any) -> bool:
-    if type(value) in _TRACED:
+@cache
+def _is_structure(kind: type) -> bool:
+    if kind in _TRACED:
         return False
-    return type(value) in _STRUCTURE or isinstance(value, (str, bool, int, tuple)) or callable(value)
+    called = any("__call__" in vars(base) for base in kind.__mro__)
+    return kind in _STRUCTURE or issubclass(kind, (str, bool, int, tuple)) or called
 
 
 def is_traced(value: Any) -> bool:

@@ -88,7 +88,9 @@ def test_a_file_of_states_is_studied(tmp_path: Path, quick: None, capsys: pytest
     assert made.heads is not None
     for step in ("spectra", "ladder"):
         assert "without weights" in made.about[step]["absent"]
-    assert "states in" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(words in page for words in ("states in", "taken as they were given", "not known"))
+    assert "transformers hands" not in page
     assert said(capsys, words)[0] == 0
     code, _, err = said(capsys, [*words[:2], "--texts", "english", "--out", str(tmp_path / "other")])
     assert code == 2

@@ -63,12 +63,14 @@ def test_three_and_one_without_maps(home: Path) -> None:
 
 def test_a_model_and_its_controls(home: Path) -> None:
     shown = sides([str(home / "a")])
-    assert [side.label for side in shown] == ["first", "first, fresh weights", "first, random tokens"]
+    assert [side.label for side in shown] == ["first", "first (fresh weights)", "first (random tokens)"]
     table = dict(numbers(shown))
     assert table["mean cosine"] == pytest.approx([0.2, 0.99, 0.2])
     assert table["median effective beta"][1] is None
+    same = sides([str(home / "a"), f"{home / 'a'}:init"])  # one study twice is no other study
+    assert [side.label for side in same] == ["first", "first (fresh weights)"]
     one = sides([str(home / "b"), f"{home / 'a'}:init"])
-    assert [side.label for side in one] == ["second", "first, fresh weights"]
+    assert [side.label for side in one] == ["second", "first (fresh weights)"]
 
 
 def test_what_cannot_be_compared(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

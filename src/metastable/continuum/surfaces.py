@@ -20,6 +20,7 @@ from scipy.fft import next_fast_len
 from scipy.special import ive, spherical_in
 
 Moments = np.ndarray
+_ROUNDING = 1e-15  # of the largest moment
 
 
 class Multipliers(NamedTuple):
@@ -130,12 +131,15 @@ class TwoSphere:
         return out
 
     def at(self, c: Moments, x: np.ndarray) -> np.ndarray:
-        """rho at points x (m, 3)."""
+        """rho at points x (m, 3); degrees whose moments are all rounding are left out."""
+        size = np.abs(c).max(axis=0)
+        top = int(np.flatnonzero(size >= _ROUNDING * size.max())[-1])
+        c, m = c[: top + 1, : top + 1], self._m[: top + 1, None]
         out = np.empty(len(x))
         for first in range(0, len(x), 2048):
             some = x[first : first + 2048]
-            by_order = _over_degrees(c, legendre(self.degree, np.clip(some[:, 2], -1.0, 1.0)))  # (m, points)
-            turned = by_order * np.exp(1j * self._m[:, None] * np.arctan2(some[:, 1], some[:, 0]))
+            by_order = _over_degrees(c, legendre(top, np.clip(some[:, 2], -1.0, 1.0)))  # (m, points)
+            turned = by_order * np.exp(1j * m * np.arctan2(some[:, 1], some[:, 0]))
             out[first : first + 2048] = 2.0 * turned.sum(axis=0).real - turned[0].real
         return out
 

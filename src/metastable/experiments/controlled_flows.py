@@ -51,13 +51,19 @@ def effort_of(maps: Maps) -> Array:
     return total
 
 
-def prices(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: str) -> tuple[Array, dict[str, Array]]:
-    """The sum of all prices, with errors and efforts (B,); data are first tokens, targets (B, n, d), weights (B,)."""
-    x0, targets, weights = data
+def priced(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: str) -> dict[str, Array]:
+    """Errors and efforts (B,), last tokens (B, n, d); data are first tokens, targets (B, n, d), weights (B,)."""
+    x0, targets, _ = data
     ends = jax.vmap(lambda one, x: end_of(one, x, beta))(maps, x0)
     errors = jax.vmap(lambda x, y: LOSSES[loss](x[None], y[None]))(ends, targets)
-    efforts = jax.vmap(effort_of)(maps)
-    return (errors + weights * efforts).sum(), {"error": errors, "effort": efforts}
+    return {"error": errors, "effort": jax.vmap(effort_of)(maps), "end": ends}
+
+
+def prices(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: str) -> tuple[Array, dict[str, Array]]:
+    """The sum of all prices, with errors and efforts (B,)."""
+    found = priced(maps, data, beta, loss)
+    terms = {name: found[name] for name in ("error", "effort")}
+    return (found["error"] + data[2] * found["effort"]).sum(), terms
 
 
 def solved(
@@ -81,8 +87,6 @@ def solved(
     start = first_maps(names, len(x0), pieces, x0.shape[-1], seed)
     data = (jnp.asarray(x0), jnp.asarray(targets), jnp.asarray(weights))
     maps, _ = descend(objective, start, data, steps=steps, rate=0.05, report=report)
-    value, terms = jax.jit(objective)(maps, data)
-    ends = jax.jit(jax.vmap(lambda one, x: end_of(one, x, beta)))(maps, data[0])
-    assert np.isfinite(float(value))
-    found = {"error": terms["error"], "effort": terms["effort"], "end": ends, **maps}
-    return {name: np.asarray(array) for name, array in found.items()}
+    found = jax.jit(lambda own, data: priced(own, data, beta, loss))(maps, data)
+    assert bool(jnp.isfinite(found["error"]).all())
+    return {name: np.asarray(array) for name, array in {**found, **maps}.items()}

@@ -11,6 +11,7 @@ collapsed, and m's regular simplex of points has (m - 2) / (2 (m - 1)), the leas
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,8 +120,9 @@ def lives(params: Any, numbers: Numbers | None, x0: np.ndarray) -> Data:
     """
     label = labels(params)
     times = np.linspace(0.0, params.longest, params.saves)
-    x = _run(None if numbers is None else dict(numbers), x0, params.beta, tuple(times[1:]), params.dt)
-    x = np.concatenate([x0[None], x])  # (T, s, n, d)
+    own = None if numbers is None else dict(numbers)
+    moved = _run(own, jnp.asarray(x0), params.beta, tuple(times[1:].tolist()), params.dt)
+    x = np.concatenate([x0[None], np.asarray(moved)])  # (T, s, n, d)
     means = np.stack([x[:, :, label == k].mean(axis=2) for k in range(params.clouds)], axis=2)  # (T, s, m, d)
     means = means / np.maximum(np.linalg.norm(means, axis=-1, keepdims=True), 1e-12)
     cosines = np.einsum("tsid,tsjd->tsij", means, means) - 2.0 * np.eye(params.clouds)
@@ -131,6 +133,7 @@ def lives(params: Any, numbers: Numbers | None, x0: np.ndarray) -> Data:
     return {"life": times[first], "closest": closest, "price": np.asarray(separation(jnp.asarray(x[at]), label))}
 
 
-def _run(numbers: Any, x0: np.ndarray, beta: float, times: tuple[float, ...], dt: float) -> np.ndarray:
-    go = jax.jit(lambda own, x: flow(dynamics_of(own, beta), x, list(times), "rk4", dt))
-    return np.asarray(go(numbers, jnp.asarray(x0)))
+@partial(jax.jit, static_argnames=("beta", "times", "dt"))
+def _run(numbers: Any, x0: Tokens, beta: float, times: tuple[float, ...], dt: float) -> Tokens:
+    """Compiled once for each size of the MLP."""
+    return flow(dynamics_of(numbers, beta), x0, list(times), "rk4", dt)

@@ -66,18 +66,19 @@ def _measured(params: Params, task: str, width: int, report: Callable[[float], N
     trained = mlps.starts(params, task, range(params.seed, params.seed + params.starts))
     fresh = mlps.starts(params, task, range(params.seed + 10_000, params.seed + 10_000 + params.instances))
     numbers = mlps.learned(params, task, width, trained, report)
-    rows: dict[str, list[Data]] = {kind: [] for kind in KINDS}
-    seen = []
+    both = np.concatenate([fresh, trained])  # one shape, one compilation
+    found: dict[str, list[Data]] = {kind: [] for kind in KINDS}
     for k in range(params.trainings):
         own = {name: value[k] for name, value in numbers.items()}
-        rows["none"].append(mlps.lives(params, None, fresh))
-        rows["random"].append(mlps.lives(params, mlps.as_strong(own, params.seed + k), fresh))
-        rows["learned"].append(mlps.lives(params, own, fresh))
-        seen.append(mlps.lives(params, own, trained)["price"])
-    found = {
-        key: np.array([[one[key] for one in rows[kind]] for kind in KINDS]) for key in ("life", "closest", "price")
+        mlp = {"none": None, "random": mlps.as_strong(own, params.seed + k), "learned": own}
+        for kind in KINDS:
+            found[kind].append(mlps.lives(params, mlp[kind], both))
+    rows = {
+        key: np.array([[one[key][: len(fresh)] for one in found[kind]] for kind in KINDS])
+        for key in ("life", "closest", "price")
     }
-    return found | {"trained": np.array(seen)} | {f"mlp/{name}": value for name, value in numbers.items()}
+    seen = np.array([one["price"][len(fresh) :] for one in found["learned"]])
+    return rows | {"trained": seen} | {f"mlp/{name}": value for name, value in numbers.items()}
 
 
 def check(params: Params) -> dict[str, Check]:

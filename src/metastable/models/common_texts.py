@@ -11,7 +11,9 @@ from metastable.models.model import Given, Model
 from metastable.models.texts import default_corpus, texts
 from metastable.models.tokens import as_ids
 
-TEXTS, TOKENS = 8, 48  # how many texts the ladder takes of a corpus, and how many tokens of each, at most
+# How many texts the ladder takes of a corpus, and how many tokens of each, at most. Eight texts leave two standard
+# errors below the effects that count (docs/models.md, "Texts"); texts of 16 tokens give other answers, however many.
+TEXTS, TOKENS = 8, 48
 _READ = 64  # how many texts of a corpus are looked at
 
 

@@ -82,9 +82,11 @@ def _measured(name: str, progress: Report) -> Study:
 
 
 def _labels(studies: Sequence[Study]) -> list[str]:
-    """Names of the models; of their folders where one model is there twice."""
-    names = [Path(made.settings.model).name for made in studies]
-    return [made.folder.name if names.count(name) > 1 else name for made, name in zip(studies, names)]
+    """Names of the models; of their folders where two studies are of one model."""
+    names = {made.folder.resolve(): Path(made.settings.model).name for made in studies}
+    twice = [name for name in names.values() if list(names.values()).count(name) > 1]
+    each = [names[made.folder.resolve()] for made in studies]
+    return [made.folder.name if name in twice else name for made, name in zip(studies, each)]
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------

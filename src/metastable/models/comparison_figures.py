@@ -64,8 +64,11 @@ def _ridges(shown: Sequence[Side], kind: str) -> Figure:
     for side in shown:
         values = side.source.similarity["histogram"].sel(kind=kind, layer=side.study.trained)
         rows.append(np.nan_to_num(band(values)[0]))
-    figure = histograms(np.stack(rows), edges, labels=[side.label.replace(", ", ",\n") for side in shown])
-    figure.axes[0].set(title="raw cosines" if kind == "raw" else "cosines beside the mean direction")
+    figure = histograms(np.stack(rows), edges, labels=[side.label.replace(" (", "\n(") for side in shown])
+    with paper():  # the rows' names take a third of the width
+        figure.axes[0].set(title="raw cosines" if kind == "raw" else "cosines beside\nthe mean direction")
+    for name in figure.axes[0].get_yticklabels():
+        name.set_verticalalignment("bottom")
     return figure
 
 

@@ -47,7 +47,7 @@ def sources(study: Study, label: str = "") -> list[Source]:
         heads = None if beside.heads is None else beside.heads.sel(control=name)
         sinks = None if beside.sinks is None else beside.sinks.sel(control=name)
         words = SHORT.get(name, name)
-        found.append(Source(f"{label}, {words}" if label else words, tokens, heads, sinks, depth, name))
+        found.append(Source(f"{label} ({words})" if label else words, tokens, heads, sinks, depth, name))
     return found
 
 

@@ -59,7 +59,7 @@ def _head(study: Study, found: Sequence[Finding]) -> str:
         "layers": f"{model['depth']}{', one shared block' if model['shared'] else ''}",
         "heads": model["heads"],
         "dimension": model["dimension"],
-        "weights": f"{model['parameters']:,}",
+        "weights": f"{model['parameters']:,}" if model["parameters"] else "not known",
         "texts": f"{probe['texts']:,} ({probe['source']}), {probe['tokens']:,} tokens",
         "run to state": probe["layers"],
     }
@@ -91,6 +91,8 @@ def _weighting(study: Study) -> str:
 
 def _last_state(study: Study) -> str:
     """What the library hands out as the last state."""
+    if not study.model["parameters"]:
+        return "States and maps are taken as they were given; whether the last state is normed is not known."
     said = {
         True: "The state after the last trained layer is shown after the model's final norm, as transformers hands it "
         "out.",

@@ -114,7 +114,7 @@ def collect(plan: Plan, segments: Sequence[Segment], stacklevel: int = 1) -> Any
     runs = plan.originals
     x, parted = joined(segments, "x"), joined(segments, "apart")
     extra = {name: joined(segments, name) for name in segments[0].extra}
-    off = np.max([s.missed for s in segments], axis=0)
+    off = segments[-1].missed
     notes = {**provenance(plan, sum(s.seconds for s in segments)), **segments[-1].notes}
     groups = [list(range(runs))] if plan.together else [[run] for run in range(runs)]
     valid, ends, made = [], [], []

@@ -27,7 +27,10 @@ def maps(members: Sequence[Dynamics], d: int, beta: np.ndarray) -> tuple[np.ndar
     """beta Q^T K and V of every run, (B, h, d, d) each; one member may serve all runs."""
     weights = {id(m.weights): m.weights for m in members}  # members that differ in beta only share theirs
     made = {key: (w.score_map(0.0, d), w.value_map(0.0, d)) for key, w in weights.items()}
-    A, V = (np.stack([made[id(m.weights)][k] for m in members]) for k in (0, 1))
+    if len(members) == 1:
+        A, V = (a[None] for a in made[id(members[0].weights)])
+    else:
+        A, V = (np.stack([made[id(m.weights)][k] for m in members]) for k in (0, 1))
     same = len(members) == 1 and (beta == beta[0]).all()
     return (beta[:1] if same else beta)[:, None, None, None] * A, V
 

@@ -75,7 +75,8 @@ export function drawLines(canvas, { t, lines, log = false, steps = false, marks 
     pen.globalAlpha = 1;
     pen.textAlign = "center";
     for (const [text, from, to, value] of marks) {
-      if (x(to) - x(from) > 26) pen.fillText(text, (x(from) + x(to)) / 2, y(value) - 4);
+      const above = y(value) - 4, fits = above - 9 > 0; // a mark at the top goes below its line
+      if (x(to) - x(from) > 26) pen.fillText(text, (x(from) + x(to)) / 2, fits ? above : y(value) + 12);
     }
   }
   const head = PAD.left + share * (width - PAD.left - PAD.right);
