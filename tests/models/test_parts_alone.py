@@ -183,12 +183,15 @@ def test_six_layers_of_smollm2_without_each_part_and_its_baselines():
     ids = model.tokenizer.encode(text)
     texts = [ids[:10], ids[8:18]]
     climb = ladder(model, texts, rungs=(0, 4), head=HEAD)
-    assert float(climb.data["exact_error"].max()) < 1e-10
+    assert float(climb.data["exact_error"].max()) < 1e-6  # the library takes the norms of a Llama in float32
     for part in ("attention", "softmax", "heads", "positions", "norms", "MLP", "residual"):
         gram, pair = from_library(without(stack, "llama", part), stack, texts)
         here = climb.parts.sel(side=SIDES[0], part=part)
-        np.testing.assert_allclose(here["gram_distance"], gram, atol=1e-6, err_msg=part)
-        np.testing.assert_allclose(here["wasserstein"], pair, atol=1e-6, err_msg=part)
+        there = np.isfinite(gram)  # without norms scores leave float32, in which the library takes its softmax
+        assert there[:, :5].all(), part
+        assert part == "norms" or there.all(), part
+        np.testing.assert_allclose(here["gram_distance"].values[there], gram[there], atol=1e-6, err_msg=part)
+        np.testing.assert_allclose(here["wasserstein"].values[there], pair[there], atol=1e-6, err_msg=part)
     real = [states(stack, t) for t in texts]
     n = len(texts[0])
     frozen = np.array([[apart(x[0], y) for y in x] for x in real])
