@@ -115,7 +115,7 @@ def register(cls: type[T]) -> type[T]:
         traced, static = [], []
         for k, name in enumerate(names):
             value = getattr(obj, name)
-            if _is_structure(type(value)):
+            if _is_structure(value.__class__):
                 static.append((k, value))
             else:
                 traced.append(value)
