@@ -39,7 +39,7 @@ def reproduce(
     Parameters
     ----------
     quick
-        a first look: all experiments in a minute or two
+        a first look: smaller sizes, all experiments in minutes
     full
         thousands of random instances
     seeds
