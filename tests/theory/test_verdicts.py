@@ -169,3 +169,17 @@ def test_a_verdict_without_deciding_instances_says_so():
     assert Verdict(*told, float("nan"), (0.0, 1.0)).reading() == "not measured"
     assert Verdict(*told, 0.5, (0.25, 1.0)).reading() == "0.5 [0.25, 1]"
     assert "nan" not in str(Verdict(*told, float("nan"), (0.0, 1.0)))
+
+
+def test_ends_and_gaps_count_as_said():
+    required = exact_interval(30, 30)[0]
+    assert judge_share("c", "s", [True] * 30, required=required).status == "holds"  # at the end itself
+    assert judge_share("c", "s", [True] * 30, required=np.nextafter(required, 1.0)).status == "undecided"
+    assert judge_share("c", "s", [True, True, True, False, None], required=0.5).measured == 0.75  # of those decided
+    nothing = judge_number("c", "s", [], (0.0, 1.0), exact=True)
+    assert nothing.status == "not measured"
+    open_ended = judge_number("c", "s", [0.5], (0.0, 1.0), interval=(-np.inf, np.inf), deciding=30)
+    assert verdict_from_dict(open_ended.to_dict()).interval == (-np.inf, np.inf)
+    whole, cut = (repr(judge_number("c" * size, "s", [0.5] * 30, (0.0, 1.0))) for size in (100, 101))
+    assert "c" * 100 in whole
+    assert "c" * 99 + "…" in cut
