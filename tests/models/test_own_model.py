@@ -256,7 +256,7 @@ def test_what_needs_the_library_says_so(folder: Path, tmp_path: Path) -> None:
         load("albert/albert-base-v2", library="own")
     with pytest.raises(InputError, match="did you mean 'own'"):
         load(folder, library="owm")
-    with pytest.raises(InputError, match="not list"):
+    with pytest.raises(InputError, match="States are"):
         load([1], library="own")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no weights"):

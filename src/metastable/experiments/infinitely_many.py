@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.polynomial.legendre import leggauss
 
 from metastable.continuum.density import density
@@ -24,9 +23,9 @@ from metastable.continuum.surfaces import legendre, surface
 from metastable.equation.dynamics import Dynamics
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
-from metastable.plots import series
+from metastable.plots import agreement, series
 from metastable.plots.density_plots import density_picture
-from metastable.plots.style import SOFT, captioned, one_axes, paper
+from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import power_interval
 from metastable.theory.sphere_forms import mode_growth_rate, noise_threshold
@@ -214,24 +213,13 @@ def draw(params: Params, data: Data) -> Figures:
         approach,
         f"Mean over samples at t = {params.horizon:g}, first {params.compared} modes; beta = {params.beta:g}, V = I.",
     )
+    rates = {place: tuple((data[name] / data["fastest"])[data["place"] == d] for name in ("theory", "rate"))
+             for d, place in PLACES.items()}  # fmt: skip
     figures["Growth rates of the density, measured and exact"] = captioned(
-        _rate_picture(data),
+        agreement(rates, xlabel="exact rate / fastest", ylabel="measured rate / fastest"),
         f"{len(data['rate'])} drawn modes, betas and noises, circle and S^2, softmax and unnormalised.",
     )
     return figures
-
-
-@paper()
-def _rate_picture(data: Data) -> Figure:
-    figure, panel = one_axes(None)
-    for d, place in PLACES.items():
-        here = data["place"] == d
-        theory, rate = ((data[name] / data["fastest"])[here] for name in ("theory", "rate"))
-        panel.scatter(theory, rate, s=12, label=place)
-    panel.plot([-1, 1], [-1, 1], color=SOFT, lw=0.8, ls=(0, (4, 2)), zorder=0.5)
-    panel.set(xlabel="exact rate / fastest", ylabel="measured rate / fastest")
-    panel.legend()
-    return figure
 
 
 def check(params: Params) -> dict[str, Check]:

@@ -29,7 +29,7 @@ from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.infinitely_many import PLACES, moments
 from metastable.initial import sphere
-from metastable.plots import phase_diagram, series
+from metastable.plots import agreement, phase_diagram
 from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.sphere_forms import mode_growth_rate, noise_threshold
@@ -237,10 +237,9 @@ def draw(params: Params, data: Data) -> Figures:
             f"Order parameter of n = {params.grid_n} tokens on {words}, after {TAUS:g} growth times; V = I; "
             "the curve is the exact threshold.",
         )
-    order = np.argsort(data["f compared"])
-    both = {"tokens": data["tokens"][order], "density": data["law"][order]}
+    both = {"drawn cases": (data["law"], data["tokens"])}
     figures["Order of tokens and of the density"] = captioned(
-        series(data["f compared"][order], both, xlabel=r"$(\sigma/\sigma_c)^2$", ylabel="order $R$", marks=True),
+        agreement(both, xlabel="order $R$ of the density", ylabel="order $R$ of tokens"),
         f"Circle, n = {params.n} and infinitely many, drawn beta up to 2.5, SA and USA, V = I.",
     )
     return figures

@@ -16,7 +16,7 @@ from metastable.plots.inline_film import Film, film
 from metastable.plots.overlay import overlay
 from metastable.plots.phase import phase_diagram
 from metastable.plots.polytopes import hull_edges, polytope
-from metastable.plots.series import projections, series
+from metastable.plots.series import agreement, projections, series
 from metastable.plots.snapshots import snapshots
 from metastable.plots.style import PALETTE, SIZES, paper, slides
 from metastable.plots.text_table import table
@@ -28,6 +28,7 @@ __all__ = [
     "SIZES",
     "Film",
     "Plot",
+    "agreement",
     "animate",
     "attention_clouds",
     "attention_maps",

@@ -1,5 +1,6 @@
 """Quantities over time: lines with bands, and projections that gather on hyperplanes."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ Floats = NDArray[np.float64]
 
 AXIS_SCALES = ("linear", "log", "symlog")
 SPREADS = ("std", "range")
+_DASHES = ((4, 2), (1, 1.5), (6, 2, 1, 2))  # of curves to compare with
+_FEW = 6  # places of measurements that are named on a logarithmic axis
 
 
 @paper()
@@ -86,17 +89,47 @@ def series(
             low, high = (np.asarray(end, dtype=float) for end in bands[name])
             steps = _counts(np.asarray(line)) and not marks
             panel.fill_between(when, low, high, color=colour, alpha=0.2, lw=0, step="post" if steps else None)
-    for name, (x, y) in (reference or {}).items():
-        panel.plot(x, y, color=SOFT, lw=1.0, ls=(0, (4, 2)), label=name, zorder=1.5)
+    for (name, (x, y)), dashes in zip((reference or {}).items(), itertools.cycle(_DASHES)):
+        panel.plot(x, y, color=SOFT, lw=1.0, ls=(0, dashes), label=name, zorder=1.5)
     panel.set(xlabel=xlabel, ylabel=ylabel, title=title)
     panel.set_xscale(xscale, **({"nonpositive": "mask"} if xscale == "log" else {}))
     panel.set_yscale(yscale, **({"nonpositive": "mask"} if yscale == "log" else {}))
+    if xscale == "log" and marks and 1 < len(when) <= _FEW and (when > 0).all():
+        panel.set_xticks(when, labels=[f"{v:,g}" for v in when])  # where something was measured
+        panel.set_xticks([], minor=True)
     if yscale == "linear" and all(_counts(np.asarray(line)) for line in lines.values()):
         panel.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     panel.grid(True, axis="y")
     _mark_plateaus(panel, plateaus, xscale)
     if any(lines) or reference:
         panel.legend(**({"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)} if outside else {"loc": "best"}))
+    return figure
+
+
+@paper()
+def agreement(groups: Mapping[str, tuple[ArrayLike, ArrayLike]], *, xlabel: str, ylabel: str) -> Figure:
+    """Draw what was measured against what it should be, a dot each, with the diagonal on which both agree.
+
+    Parameters
+    ----------
+    groups
+        Name to (expected, measured) values.
+    xlabel, ylabel
+        Words.
+
+    Examples
+    --------
+    >>> fig = agreement({"rates": ([0.0, 1.0], [0.01, 0.99])}, xlabel="exact", ylabel="measured")
+    >>> fig.axes[0].get_xlabel()
+    'exact'
+    """
+    figure, panel = one_axes(None)
+    for (name, (expected, measured)), colour in zip(groups.items(), cycle(len(groups))):
+        panel.scatter(expected, measured, s=12, label=name, color=[colour])
+    ends = [min(panel.get_xlim()[0], panel.get_ylim()[0]), max(panel.get_xlim()[1], panel.get_ylim()[1])]
+    panel.plot(ends, ends, color=SOFT, lw=0.8, ls=(0, (4, 2)), zorder=0.5)
+    panel.set(xlabel=xlabel, ylabel=ylabel, xlim=ends, ylim=ends)
+    panel.legend()
     return figure
 
 
