@@ -92,7 +92,10 @@ FRESH = {
 }
 
 
-@pytest.fixture(params=FRESH)
+_LONG = ("scattered mask", "position", "score", "geometry")  # CI runs these as well
+
+
+@pytest.fixture(params=[pytest.param(k, marks=pytest.mark.slow) if k in _LONG else k for k in FRESH])
 def fresh(request):
     """A row in its table, removed afterwards: (argument, name, kind)."""
     argument, table, kind, row = FRESH[request.param]

@@ -51,6 +51,7 @@ def test_time_to_cluster_from_the_closed_form():
     assert abs((1 - gamma) - 1e-3) < 2e-6  # three decimals of t are given
 
 
+@pytest.mark.slow
 def test_beta_zero_has_an_elementary_solution():
     run = ms.simulate(ms.Dynamics(ms.Weights(), beta=0.0), ms.initial.equiangular(5), t=2.0, save=[2.0], **TIGHT)
     expected = (np.exp(4.0) - 1) / (np.exp(4.0) + 4)
@@ -82,7 +83,8 @@ def test_two_collapsed_clusters():
     assert np.abs(angle - scalar(rate, 1.4, times)).max() < 1e-8
 
 
-@pytest.mark.parametrize("normalise", ["softmax", pytest.param("unnormalised", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("normalise", ["softmax", "unnormalised"])
 def test_energy_rises_at_the_stated_rate_and_rotations_balance(normalise):
     beta, n = 2.5, 12
     dyn = ms.Dynamics(ms.Weights(), beta=beta, normalise=normalise)
@@ -169,7 +171,7 @@ def test_pre_norm_slows_equiangular_tokens():
 # --- causal -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_first_token_follows_the_exponential(seed):
     rng = np.random.default_rng(seed)
     V, Q, K = rng.standard_normal((3, 3, 3))

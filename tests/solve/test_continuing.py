@@ -99,6 +99,7 @@ def test_at_is_what_would_have_been_saved(kind):
     assert np.abs(read.attention(2) - asked.attention(2)).max() < 1e-13
 
 
+@pytest.mark.slow
 def test_at_is_not_the_nearest_save_and_is_of_high_order():
     """Between saves as good as at them: halving dt divides the error by about sixteen."""
     exact = ms.simulate(ms.Dynamics(beta=4.0), X, t=1.0, method="dopri8", rtol=1e-12, save=[0.333]).x
@@ -109,6 +110,7 @@ def test_at_is_not_the_nearest_save_and_is_of_high_order():
     assert errors[0] / errors[2] > 100
 
 
+@pytest.mark.slow
 def test_at_of_adaptive_and_layers():
     dyn = ms.Dynamics(beta=4.0)
     how = {"method": "tsit5", "t": 2.0}

@@ -49,6 +49,7 @@ def test_times_between_steps_keep_the_order():
     assert errors[0] / errors[1] > 2**3.3
 
 
+@pytest.mark.slow
 def test_a_horizon_that_is_not_a_multiple_of_the_step():
     exact = ms.simulate(DYN, X, t=1.03, save=[1.03], method="dopri8", rtol=1e-12).x
     assert np.abs(ms.simulate(DYN, X, t=1.03, dt=0.02, save=[1.03]).x - exact).max() < 1e-7
@@ -87,6 +88,7 @@ def test_a_rescaled_run_that_takes_too_many_steps_returns_what_it_has(monkeypatc
     assert "steps in one segment" in run.message
 
 
+@pytest.mark.slow
 def test_an_adaptive_run_that_cannot_go_on_returns_what_it_has():
     """x' = e^{x^2} x blows up in finite time."""
     dyn = ms.Dynamics(ms.Weights(), normalise="unnormalised", geometry="euclidean")

@@ -39,7 +39,7 @@ CASES = {
     "rescaled without eigenvectors": (rescaled(JORDAN), X, {"t": 12.0, "save": 13}),
     "rescaled layers": (rescaled(V), X, {"t": 12.0, "dt": 0.5, "save": 13, "method": "layers"}),
 }
-QUICK = ("noise", "trust", "rescaled")
+QUICK = ("rescaled",)
 
 
 class Cut(Exception):
