@@ -69,7 +69,7 @@ def shorten(path: Path, length: int) -> None:
         leftover.unlink(missing_ok=True)
     with _damage(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # consolidated metadata are no part of the zarr v3 specification yet
-        for name, array in _opened(path, "r+").arrays():
+        for name, array in _arrays(path, _opened(path, "r+")).items():
             if _along_time(_checked(name, array)) and array.shape[0] > length:
                 array.resize((length, *array.shape[1:]))
         zarr.consolidate_metadata(str(path), zarr_format=3)
@@ -81,16 +81,21 @@ def read(
     """Attributes and arrays; with ``length`` only so many saves of the arrays along time, with ``only`` only some."""
     with _damage(path):
         group = _opened(path, "r")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about chunks that a killed process left unfinished
-            found = dict(group.arrays())
-        chosen = {name: array for name, array in found.items() if only is None or name in only}
+        chosen = {name: array for name, array in _arrays(path, group).items() if only is None or name in only}
         return dict(group.attrs), {name: _values(path / name, array, length) for name, array in chosen.items()}
 
 
 def _opened(path: Path, mode: str) -> Any:
     # format 3 only, because format 2 may hold pickled objects
     return zarr.open_group(str(path), mode=mode, zarr_format=3, use_consolidated=False)
+
+
+def _arrays(path: Path, group: Any) -> dict[str, Any]:
+    """The arrays of a group, opened one at a time: zarr opens all at once, and logs a traceback for every further one
+    that is damaged."""
+    names = sorted(entry.name for entry in path.iterdir() if (entry / "zarr.json").is_file())
+    found = {name: group[name] for name in names}
+    return {name: array for name, array in found.items() if isinstance(array, zarr.Array)}
 
 
 def _new(group: Any, name: str, axes: Axes, shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any]) -> Any:
