@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -266,27 +267,29 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path, monkeypatch: pytes
     assert path.read_bytes() == b"old"
 
 
+@contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """The system refuses to write more than ``size`` bytes into any file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest.mark.parametrize("size", [0, 100])
 def test_attempts_on_a_full_disk_leave_nothing(size: int, tmp_path: Path) -> None:
     """A real fault: the system refuses to write more than a few bytes into any file."""
     purpose, folder = settled_by("hunt", {"seed": 1}), tmp_path / "a"
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for _ in range(3):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-        try:
-            with pytest.raises(InputError, match="Cannot write"), claim(folder, purpose):
-                pass
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        with small_files(size), pytest.raises(InputError, match="Cannot write"), claim(folder, purpose):
+            pass
         assert not list(tmp_path.iterdir())
     with claim(folder, purpose):
         pass
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        with pytest.raises(InputError, match="not lost"), claim(folder, purpose):
-            pass
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with small_files(size), pytest.raises(InputError, match="not lost"), claim(folder, purpose):
+        pass
     assert [path.name for path in folder.iterdir()] == [PROVENANCE]
 
 
