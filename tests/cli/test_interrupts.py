@@ -99,6 +99,7 @@ def test_an_error_without_ctrl_c_is_not_taken_for_one(metastable: Metastable, mo
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_a_signal_inside_a_callback_is_not_lost(capsys: pytest.CaptureFixture[str]) -> None:
     """Numba's compiler calls Python back through ctypes, which prints what a callback raises and goes on."""
     back = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGTERM))

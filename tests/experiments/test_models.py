@@ -74,7 +74,9 @@ def small(module: Any, name: str) -> Any:
     return module.Params(model=name, **known[module])
 
 
-@pytest.mark.parametrize("module", ALL)
+@pytest.mark.parametrize(
+    "module", [pytest.param(m, marks=pytest.mark.slow) if m in (model_similarity, model_heads) else m for m in ALL]
+)
 def test_run_judge_draw(module: Any, tiny: str, tmp_path: Path) -> None:
     params = small(module, tiny)
     data = module.run(params, Work(tmp_path))

@@ -31,9 +31,8 @@ NAMES = (
     "collapse",
     "limit-geometry",
 )
-RUN = [  # those of many settings take longest
-    pytest.param(n, marks=pytest.mark.slow) if n in ("low-rank-attention", "codimension") else n for n in NAMES
-]
+LONG = ("low-rank-attention", "codimension", "limit-geometry", "polytope-times-subspace")  # of many settings
+RUN = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES]
 _made: dict[str, Any] = {}
 
 

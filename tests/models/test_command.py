@@ -202,6 +202,7 @@ def test_no_special_and_a_text_of_one_token(
     assert "single token" in (tmp_path / "one" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_controls_are_measured_and_resumed(
     folders: dict[str, Path], ids_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:

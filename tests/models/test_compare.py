@@ -61,6 +61,7 @@ def test_three_and_one_without_maps(home: Path) -> None:
         assert picture.draw().get_size_inches()[0] <= 4.0
 
 
+@pytest.mark.slow
 def test_a_model_and_its_controls(home: Path) -> None:
     shown = sides([str(home / "a")])
     assert [side.label for side in shown] == ["first", "first (fresh weights)", "first (random tokens)"]

@@ -155,6 +155,7 @@ def test_tokens_that_have_met_have_no_centred_pair(models):
     assert float(found["mixed_clusters"].sel(kind="raw", threshold=0.99)) == 0.0, "one token met four times"
 
 
+@pytest.mark.slow
 def test_special_tokens_can_be_left_out(reactions):
     text = "CCO.CC(=O)O>>CCOC(C)=O"
     n = len(reactions.tokenizer.encode(text))

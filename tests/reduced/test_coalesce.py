@@ -26,7 +26,7 @@ def test_without_mergers_it_is_the_rk4_of_the_package():
     [
         pytest.param(3, {"beta": 9.0}, marks=pytest.mark.slow),
         pytest.param(2, {"beta": 1.0, "normalise": "unnormalised"}, marks=pytest.mark.slow),
-        (3, {"weights": ms.Weights(V=V), "beta": 2.0}),
+        pytest.param(3, {"weights": ms.Weights(V=V), "beta": 2.0}, marks=pytest.mark.slow),
         (5, {"beta": 2.0}),
     ],
 )

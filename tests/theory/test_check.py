@@ -77,6 +77,7 @@ def test_collapse_to_the_origin():
     assert claim.details["mismatch with C' = -2C^2"] < 0.1 * claim.details["mismatch allowed"]
 
 
+@pytest.mark.slow
 def test_no_theorem_then_the_conjecture_and_the_remark():
     report = check(Weights(K=-np.eye(2), V=np.diag([2.0, 1.0])), TOKENS)
     assert any("No theorem applies" in note for note in report.notes)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metastable.engines.lanes.lane_steps import LANES, room_for, run_group
+from metastable.engines.lanes.lane_steps import LANES, room_for, run_group, to_tokens
 from metastable.engines.simd.exponential import LOG2E
 from metastable.engines.simd.packing import aligned
 from metastable.engines.simd.threads import share
@@ -80,23 +80,20 @@ def advance(
         (before, now), out = ends, aligned((len(counts) * size * d, LANES), np.float64)
         room = room_for(size, n, d, tableau.shape[1])
         run_group(*maps, before, now, *steps, tableau, *views, size, keys, *kind, room, out)
-        made = ((saved, out), (state[:1], before), (state[1:], now))
-        return [(kept, tokens.reshape(len(kept), size, d, LANES)[:, :, :given]) for kept, tokens in made]
+        return [(saved, out), (state[:1], before), (state[1:], now)]
 
     def group(g: int) -> None:
         first, last = g * LANES, min((g + 1) * LANES, B)
         runs = np.minimum(np.arange(first, first + LANES), B - 1)  # the last run fills up the last group
         maps = [_upright(a, runs, heads * d * d) for a in (A, V)]
-        for kept, tokens in run(maps, [_upright(a, runs, n * d) for a in x], n, None):
-            kept[:, first:last] = tokens[..., : last - first].transpose(0, 3, 1, 2)
+        for kept, rows in run(maps, [_upright(a, runs, n * d) for a in x], n, None):
+            tokens = rows.reshape(len(kept), n, d, LANES)[:, :, :given, : last - first]
+            kept[:, first:last] = tokens.transpose(0, 3, 1, 2)
 
     def alone(b: int) -> None:
         maps = [_everywhere(a[0 if len(a) == 1 else b]) for a in (A, V)]
-        for kept, tokens in run(maps, [_across(a[b]) for a in x], blocks, n):
-            full = n // LANES * LANES
-            whole = kept[:, b, :full].reshape(len(kept), full // LANES, LANES, given)
-            whole[:] = tokens[:, : full // LANES].swapaxes(2, 3)
-            kept[:, b, full:] = tokens[:, -1, :, : n - full].swapaxes(1, 2)
+        for kept, rows in run(maps, [_across(a[b]) for a in x], blocks, n):
+            to_tokens(rows, d, b, kept)
 
     share(alone if few else group, B if few else -(-B // LANES))
     return state, saved

@@ -75,6 +75,18 @@ def run_group(
             store(out, m * rows + r, 0, load(stage if theta < 1.0 else x, r, 0))
 
 
+@kernel
+def to_tokens(rows: Any, d: int, run: int, out: Any) -> None:
+    """The tokens of a run whose lanes are tokens, ``rows`` (m blocks d, 8), into ``out[:, run]`` of (m, B, n, d')."""
+    m, _, n, given = out.shape
+    blocks = -(-n // LANES)
+    for k in range(m):
+        for i in range(n):
+            first = (k * blocks + i // LANES) * d
+            for c in range(given):
+                out[k, run, i, c] = rows[first + c, i % LANES]
+
+
 @inlined
 def _ahead(x: Any, tableau: Any, k: int, dt: float, slopes: Any, rows: int, out: Any) -> None:
     """out = x + dt sum_j tableau[k, j] slope_j: where stage k begins, or the end of the step."""
