@@ -1,9 +1,12 @@
 """Shared by all tests: one thread per worker, and hypothesis without deadlines (the machines are noisy)."""
 
+import gc
 import os
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # two workers on two cores: no pool inside a worker
     os.environ.setdefault(name, "1")
+
+gc.set_threshold(100_000, 20, 100)  # compiling makes many objects and hardly a cycle: a tenth of the time
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
