@@ -35,7 +35,7 @@ def test_modes_grow_at_the_bessel_rates():
     assert [v.status for v in instability.judge(params, wrong)[:2]] == ["fails", "fails"]
 
 
-@pytest.mark.parametrize(("n", "d", "beta"), [(8, 512, 2.7), (8, 512, 5.3)])
+@pytest.mark.parametrize(("n", "d", "beta"), [(8, 512, 2.7), pytest.param(8, 512, 5.3, marks=pytest.mark.slow)])
 def test_the_diagram_tends_to_the_closed_form(n, d, beta):
     params = phase_diagram.Params(n=n, betas=(beta,), usa_betas=(1.3,), t=4.0, usa_t=1.0, times=5)
     for attention, b in ((0, beta), (1, 1.3)):

@@ -90,6 +90,7 @@ def test_no_theorem_then_the_conjecture_and_the_remark():
     assert silent.verdicts == ()
 
 
+@pytest.mark.slow
 def test_uniform_attention_obeys_the_conjecture():
     """Q^T K = 0: z_i tends to the mean in every growing direction (ORACLES 15)."""
     report = check(Weights(V=np.diag([2.0, 1.0])), TOKENS, beta=0.0)
