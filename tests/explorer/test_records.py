@@ -8,7 +8,7 @@ import pytest
 from metastable.errors import InputError
 
 pytest.importorskip("nicegui")
-from metastable.explorer.records_page import Library  # noqa: E402
+from metastable.explorer.records_page import Library
 
 DAMAGED = {
     "not-json": b"{ not",
