@@ -8,6 +8,7 @@ import numpy as np
 
 from metastable.continuum.surfaces import Moments, Surface
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.html_cards import card, curve_picture
 from metastable.errors import InputError
 
 
@@ -47,6 +48,12 @@ class Density:
             f"Density(on {place}, {len(self.t)} times to t = {self.valid_until:.4g}, {self.surface.degree} modes, "
             f"{self.status})"
         )
+
+    def _repr_html_(self) -> str:
+        facts = [("law", repr(self)[8:-1]), ("equation", repr(self.dynamics)[9:-1])]
+        facts += [("order |int x rho|", f"{self.order[0]:.3g} at the start, {self.order[-1]:.3g} at the end")]
+        facts += [("note", self.message)] if self.message else []
+        return card("Density", facts, curve_picture(self.order, "order over time"))
 
     def __len__(self) -> int:
         return len(self.t)

@@ -41,7 +41,7 @@ def svg(shapes: str, label: str) -> str:
 
 def matrix_picture(A: np.ndarray, label: str) -> str:
     """A matrix (m, n) as cells: blue above 0, red below; of a large one some rows and columns."""
-    A = np.asarray(A, float)
+    A = np.nan_to_num(np.asarray(A, float))
     A = A[np.ix_(*(np.unique(np.linspace(0, size - 1, min(size, _MOST_CELLS)).astype(int)) for size in A.shape))]
     top = float(np.abs(A).max(initial=0.0)) or 1.0
     side = _SIDE / max(A.shape)
@@ -58,6 +58,21 @@ def _shade(value: float) -> str:
     share = min(1.0, abs(value))
     red, green, blue = (round(246 + share * (c - 246)) for c in full)
     return f"rgb({red},{green},{blue})"
+
+
+def curve_picture(values: np.ndarray, label: str) -> str:
+    """Values (T,) as a line, the least at the bottom; where all are above 0 and span 100, by their logarithms."""
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    if values.size and values.min() > 0 and values.max() > 100 * values.min():
+        values = np.log(values)
+    values = values[np.unique(np.linspace(0, max(0, values.size - 1), 200).astype(int))] if values.size else values
+    low, span = (values.min(), np.ptp(values) or 1.0) if values.size else (0.0, 1.0)
+    across = np.linspace(6, _SIDE - 6, max(values.size, 1))
+    points = " ".join(f"{a:.1f},{_SIDE - 6 - (_SIDE - 12) * (v - low) / span:.1f}" for a, v in zip(across, values))
+    side = f"{_SIDE - 1:.0f}"
+    frame = f"<rect x='.5' y='.5' width='{side}' height='{side}' fill='none' stroke='gray' stroke-opacity='.5'/>"
+    return svg(f"{frame}<polyline points='{points}' fill='none' stroke='{_INK}' stroke-width='1.6'/>", label)
 
 
 def token_picture(x: np.ndarray, sphere: bool, label: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.html_cards import card, curve_picture
 from metastable.plots import save_figure, series
 from metastable.plots.style import captioned
 
@@ -68,6 +69,16 @@ class Fit:
         idle = f", no influence: {', '.join(self.idle)}" if self.idle else ""
         named = ", ".join(self.numbers)
         return f"Fit(over {named}: error {first:.3g} -> {self.error:.3g} in {steps} steps, {self.status}{idle})"
+
+    def _repr_html_(self) -> str:
+        errors = self.curve["error"]
+        facts = [("learned", ", ".join(f"{name} {np.shape(value)}" for name, value in self.numbers.items()))]
+        facts += [("error", f"{float(errors[0]):.3g} at the start, {self.error:.3g} after step {self.step}")]
+        facts += [("status", f"{self.status} after {len(errors) - 1} steps")]
+        facts += [("held out", f"error {float(self.held_out['error'][-1]):.3g}")] if self.held_out else []
+        facts += [("no influence", ", ".join(self.idle))] if self.idle else []
+        facts += [("record", str(self.folder))] if self.folder is not None else []
+        return card("Fit", facts, curve_picture(errors, "error over steps"))
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The loss curve; written to ``path`` where one is given.

@@ -32,7 +32,7 @@ class Run:
         return f"Run({_digest([self])})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ArrayModel(Model):
     """Given states and maps of one or several texts.
 

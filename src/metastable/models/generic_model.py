@@ -35,7 +35,7 @@ class _Shape(NamedTuple):
     masks: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GenericModel(ModuleModel):
     """A ``transformers`` module of any kind, seen through ``hidden_states`` and ``attentions``.
 

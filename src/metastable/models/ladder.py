@@ -9,7 +9,7 @@ the top rung is also run in float64 on the first text, where it must agree with 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from metastable.models.baselines import baselines
 from metastable.models.common_texts import Source, given
 from metastable.models.load import load
 from metastable.models.model import Given, Model, check_layers
+from metastable.models.model_cards import ladder_card
 from metastable.models.moving_systems import climb
 from metastable.models.parts_alone import all_systems, compared_systems, parts_dataset
 from metastable.models.rungs import RUNGS, check_climbable, check_rungs, rung
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _EXACT = "rung 4 in float64"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ladder:
     """Rungs beside the real model.
 
@@ -57,12 +58,19 @@ class Ladder:
     """
 
     model: Model
-    texts: list[Given] = field(repr=False)
-    real: Trajectory = field(repr=False)
-    runs: tuple["Trajectory", ...] = field(repr=False)
-    data: "xarray.Dataset" = field(repr=False)
-    baselines: "xarray.Dataset" = field(repr=False)
-    parts: "xarray.Dataset | None" = field(repr=False)
+    texts: list[Given]
+    real: Trajectory
+    runs: tuple["Trajectory", ...]
+    data: "xarray.Dataset"
+    baselines: "xarray.Dataset"
+    parts: "xarray.Dataset | None"
+
+    def __repr__(self) -> str:
+        rungs = ", ".join(str(int(k)) for k in self.data.rung)
+        return f"Ladder({self.model!r}: rungs {rungs} on {len(self.texts)} texts)"
+
+    def _repr_html_(self) -> str:
+        return ladder_card(repr(self.model), self.data)
 
 
 def ladder(

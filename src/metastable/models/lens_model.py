@@ -53,7 +53,7 @@ def cached_states(cache: Any) -> tuple[list[np.ndarray], list[np.ndarray] | None
     return list(texts), list(np.moveaxis(maps, 1, 0) if maps.ndim == 5 else maps[None])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LensModel(Model):
     """A model of TransformerLens, seen through its hooks."""
 

@@ -39,6 +39,10 @@ class Model(ABC):
     name: str
     tokenizer: Tokenizer | None
 
+    def __repr__(self) -> str:
+        heads = f"{self.heads} heads" if self.heads else "no attention maps"
+        return f"{type(self).__name__}({self.name}: {self.kind}, {self.depth} layers, {heads}, d = {self.dimension})"
+
     @property
     @abstractmethod
     def kind(self) -> str:

@@ -20,7 +20,7 @@ from metastable.models.precision import computes_in
 from metastable.models.tokens import Tokenizer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModuleModel(Model):
     """A torch module, or a part of one, as a model.
 

@@ -26,7 +26,7 @@ from metastable.models.parts import Parts, digest
 from metastable.models.tokens import Tokenizer
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class OwnModel(Model):
     """A model whose weights were read from files.
 

@@ -1,7 +1,7 @@
 """Measure a pretrained model over many texts: similarities, heads and sinks in one pass."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from metastable.models.common_texts import few
 from metastable.models.controls import Controls, chosen, measure_controls, seeds_of
 from metastable.models.load import load
 from metastable.models.model import Given, Model, check_layers
+from metastable.models.model_cards import given, similarity_card
 from metastable.models.one_pass import Pass, measures_of
 from metastable.models.run_cost import check_cost, check_memory
 from metastable.models.rungs import rung
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Probe:
     """What was measured: one dataset per measure, None for those not requested.
 
@@ -44,12 +45,21 @@ class Probe:
     tokens: int
     notes: tuple[str, ...]
     seconds: dict[str, float]
-    first: Given = field(repr=False)
-    sample: tuple[Given, ...] = field(repr=False)
-    similarity: "xarray.Dataset | None" = field(default=None, repr=False)
-    heads: "xarray.Dataset | None" = field(default=None, repr=False)
-    sinks: "xarray.Dataset | None" = field(default=None, repr=False)
-    controls: Controls | None = field(default=None, repr=False)
+    first: Given
+    sample: tuple[Given, ...]
+    similarity: "xarray.Dataset | None" = None
+    heads: "xarray.Dataset | None" = None
+    sinks: "xarray.Dataset | None" = None
+    controls: Controls | None = None
+
+    def __repr__(self) -> str:
+        return f"Probe({self.model!r}: {self.texts} texts, {self.tokens} tokens, {self.layers} layers)"
+
+    def _repr_html_(self) -> str:
+        facts = [("read", f"{self.texts} texts, {self.tokens} tokens")]
+        facts += [("datasets", given(self, ("similarity", "heads", "sinks", "controls")))]
+        facts += [("note", note) for note in self.notes[:3]]
+        return similarity_card("Probe", repr(self.model), self.similarity, facts)
 
     @cached_property
     def trajectory(self) -> Trajectory:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from metastable.errors import InputError
 from metastable.models.controls import Controls
+from metastable.models.model_cards import given, similarity_card
 from metastable.models.study_settings import Settings
 from metastable.store.datasets import read_dataset
 from metastable.store.files import read_json, reason
@@ -30,7 +31,7 @@ STEPS = ("probe", "spectra", "ladder")
 MEASURED = ("similarity", "heads", "sinks")  # of the model, and of each control
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Study:
     """A finished study: datasets by the names of their files, and what JSON holds of them.
 
@@ -53,6 +54,17 @@ class Study:
     baselines: "xarray.Dataset | None"
     parts: "xarray.Dataset | None"
     about: dict[str, dict[str, Any]]  # probe, spectra, ladder
+
+    def __repr__(self) -> str:
+        return f"Study({self.model['name']}: {self._size()}, in {str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        datasets = given(self, (*MEASURED, "ranks", "spectra", "ladder", "baselines", "parts", "controls"))
+        facts = [("datasets", datasets), ("record", str(self.folder))]
+        return similarity_card("Study", f"{self.model['name']}, {self._size()}", self.similarity, facts)
+
+    def _size(self) -> str:
+        return f"{self.last} layers, {self.model['heads']} heads, d = {self.model['dimension']}"
 
     @property
     def notes(self) -> list[str]:

@@ -18,7 +18,7 @@ from metastable.models.run_cost import check_maps
 _DECODER = "A T5 decoder also reads its encoder, for which the ladder has no rungs; use part='encoder'."
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TorchModel(ModuleModel):
     """A ``transformers`` module of a known family: every layer is shown as it runs, and every weight can be read."""
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas
 from scipy.special import stdtrit
 
+from metastable.equation.html_cards import card, matrix_picture
 from metastable.errors import InputError, unknown
 from metastable.store.files import reason
 from metastable.store.folder import damaged, read_provenance
@@ -28,14 +29,60 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
     ``folder`` is where the sweep is, None when it is gone.
     """
 
-    _metadata = ("grid", "drawn", "folder")
+    _metadata = ("grid", "drawn", "folder", "whole")
     grid: tuple[str, ...]
     drawn: tuple[str, ...]
     folder: Path | None
+    whole: int  # rows of the sweep; a selection of them, or of columns, is shown as any table
 
     @property
     def _constructor(self) -> Any:
         return SweepTable
+
+    def __repr__(self) -> str:
+        return (
+            f"SweepTable({self._size()}; {self._swept()}; observed {self._listed()})" if self._is_whole() else str(self)
+        )
+
+    def __str__(self) -> str:
+        return str(super().__repr__())
+
+    def _repr_html_(self) -> str:
+        rows = str(super()._repr_html_() or "")
+        if not self._is_whole():
+            return rows
+        status = ", ".join(
+            f"{count} {name}" for name, count in self.drop_duplicates("run")["status"].value_counts().items()
+        )
+        facts = [("runs", self._size()), ("swept", self._swept()), ("observed", self._listed()), ("status", status)]
+        return card("Sweep", facts, self._picture()) + rows
+
+    def _is_whole(self) -> bool:
+        return len(self) == getattr(self, "whole", -1) and {"run", "status", *self.grid, *self.drawn} <= set(
+            self.columns
+        )
+
+    def _size(self) -> str:
+        return f"{self['run'].nunique()} runs at {self['time'].nunique()} times"
+
+    def _swept(self) -> str:
+        return " x ".join(f"{name} ({self[name].nunique()})" for name in self._seed_last()) or "nothing"
+
+    def _seed_last(self) -> list[str]:
+        return sorted(self.parameters, key=lambda name: name == "seed")
+
+    def _listed(self) -> str:
+        names = self.observed
+        return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+    def _picture(self) -> str:
+        if not self.observed or not self.parameters:
+            return ""
+        first, value = self._seed_last()[0], self.observed[0]
+        table = pandas.DataFrame(self).pivot_table(index="time", columns=first, values=value, aggfunc="mean")
+        if not table.size:
+            return ""
+        return matrix_picture(table.to_numpy()[::-1], f"mean {value}, {first} to the right, time upwards")
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -119,4 +166,5 @@ def read_table(folder: str | Path, partial: bool = False) -> SweepTable:
     table.grid = tuple(plan.design.axes)
     table.drawn = tuple(plan.design.draws.ranges) if plan.design.draws else ()
     table.folder = place
+    table.whole = len(table)
     return table
