@@ -64,13 +64,11 @@ class Trajectory:
     ending: Ending | None = None
 
     def __repr__(self) -> str:
-        dynamics = "measured in a model" if self.dynamics is None else dynamics_line(self.dynamics).partition(";")[0]
-        return f"Trajectory({self._size()}; {dynamics}; {self._trust()})"
+        return f"Trajectory({self._size()}; {self._equation().partition(';')[0]}; {self._trust()})"
 
     def _repr_html_(self) -> str:
         made = self.provenance
-        facts = [("tokens", self._size())]
-        facts += [("equation", dynamics_line(self.dynamics))] if self.dynamics is not None else []
+        facts = [("tokens", self._size()), ("equation", self._equation())]
         facts += [("status", f"{self.status}: {self.message}" if self.message else self.status)]
         facts += [("certified", self._trust().partition(", ")[2])]
         facts += [("made by", ", ".join(f"{k} {made[k]}" for k in ("method", "dt", "engine", "seed") if k in made))]
@@ -79,6 +77,11 @@ class Trajectory:
         last = self.x[-1].reshape(-1, *self.x.shape[-2:])[0]
         sphere = self.dynamics is not None and self.dynamics.geometry.fixed_norm
         return card("Trajectory", facts, token_picture(last, sphere, f"tokens at t = {self.t[-1]:g}"))
+
+    def _equation(self) -> str:
+        if self.dynamics is not None:
+            return dynamics_line(self.dynamics)
+        return f"parts not in the record: {', '.join(self.missing)}" if self.missing else "measured in a model"
 
     def _size(self) -> str:
         n, d = self.x.shape[-2:]
