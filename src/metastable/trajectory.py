@@ -107,8 +107,7 @@ class Trajectory:
             raise InputError("Saved times must stay in order; a run cannot be turned around or repeat itself.")
         chart = None if self.chart is None else (self.chart[0][kept], self.chart[1][kept])
         held = None if self.kept_attention is None else self.kept_attention[kept]
-        whole = len(kept) == len(self)
-        ending = self.ending if whole else None
+        ending = self.ending if len(kept) == len(self) else None
         return replace(self, t=self.t[kept], x=self.x[kept], chart=chart, kept_attention=held, ending=ending)
 
     @property
@@ -156,9 +155,7 @@ class Trajectory:
         A complex pair of eigenvalues takes two real coordinates.
         """
         if self.chart is None or self.dynamics is None:
-            raise InputError(
-                "Only a rescaled run has coordinates of its own; project x on left eigenvectors of V instead."
-            )
+            raise InputError("Only a rescaled run has coordinates of its own; project x on left eigenvectors of V.")
         chart = self._chart((0,) * len(self.runs))
         y, refs = self.chart
         zeta = np.asarray(chart_state.zeta_at(chart, self.t, y, refs))
@@ -270,9 +267,11 @@ class Trajectory:
         return figure
 
     def animate(self, path: str | Path, **options: Any) -> Path:
-        """Write the run as an MP4 or GIF; options are those of `metastable.plots.animate`."""
+        """Write the run as .mp4 or .gif (options: `metastable.plots.animate`), or as .html, as `export` does."""
         from metastable import plots
 
+        if str(path).lower().endswith((".html", ".htm")):
+            return self.export(path, **options)
         return plots.animate(self, path, **options)
 
     def film(self, **options: Any) -> Any:
