@@ -78,6 +78,19 @@ def test_lines_and_cards(name):
         assert word in page
 
 
+def test_pictures_of_a_sweep_take_sizes_axes_and_have_captions():
+    import matplotlib.pyplot as plt
+
+    figure = SWEPT.plot("heatmap", size="column")
+    assert figure.get_size_inches()[0] == pytest.approx(3.4)
+    assert figure.caption == "Clusters over beta and time: n = 4, t = 0.2. Mean over seed."
+    _, axes = plt.subplots()
+    assert SWEPT.plot("lines", by="beta", ax=axes).caption.endswith("Bands: 95% intervals of the mean.")
+    assert len(axes.lines) == 2
+    with pytest.raises(InputError, match="'sizes'; did you mean 'size'"):
+        SWEPT.plot("heatmap", sizes=3)
+
+
 def test_rows_of_a_sweep_are_printed_as_a_table():
     assert str(SWEPT).splitlines()[0].split() == list(SWEPT.columns)
     assert repr(SWEPT.head(3)) == str(SWEPT.head(3))
