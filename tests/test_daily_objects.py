@@ -17,6 +17,7 @@ MANY = ms.simulate(ms.Dynamics(beta=np.array([1.0, 4.0])), ms.initial.sphere(6, 
 SWEPT = ms.sweep({"simulate": {"n": 4, "t": 0.2}, "sweep": {"beta": [1.0, 4.0], "seed": [0, 1, 2], "times": 2}})
 CURVE = {"value": np.array([1.0, 0.5, 1e-3]), "error": np.array([1.0, 0.5, 1e-3]), "effort": np.zeros(3)}
 FIT = Fit(RUN.dynamics, X, {"V": np.eye(3)}, CURVE, {}, "done", idle=("beta",))
+RK = ms.methods.Tableau(a=((), (1.0,)), b=(0.5, 0.5))
 PROBE = ms.models.from_arrays(np.random.default_rng(0).normal(size=(4, 5, 8)))
 
 
@@ -89,6 +90,26 @@ def test_pictures_of_a_sweep_take_sizes_axes_and_have_captions():
     assert len(axes.lines) == 2
     with pytest.raises(InputError, match="'sizes'; did you mean 'size'"):
         SWEPT.plot("heatmap", sizes=3)
+
+
+def test_a_player_is_one_line_and_names_its_options():
+    assert repr(RUN.view()).startswith("View(a run that plays")
+    assert len(repr(RUN.view())) < 120
+    with pytest.raises(InputError, match="'titel'; did you mean 'title'"):
+        RUN.export("a.html", titel="x")
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: ms.Score("x"), "score must be a function"),
+        (lambda: ms.methods.Explicit("h", order="x", tableau=RK), "whole number >= 1, not 'x'"),
+        (lambda: ms.methods.Explicit("h", order=2, tableau=3), "tableau must be a Tableau"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused_when_made(made, words):
+    with pytest.raises(InputError, match=words):
+        made()
 
 
 def test_rows_of_a_sweep_are_printed_as_a_table():
