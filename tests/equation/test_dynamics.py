@@ -1,10 +1,12 @@
 """The equation and its parts against plain NumPy transcriptions, and refusals of what has no meaning."""
 
+import jax
 import numpy as np
 import pytest
 
 import metastable as ms
 from metastable.equation import blocks, masks, positions, scores
+from metastable.equation.weights import Stack
 
 rng = np.random.default_rng(0)
 X = ms.initial.sphere(7, 4, seed=1)
@@ -274,3 +276,17 @@ def test_what_has_no_meaning_is_refused_in_one_sentence(make, word):
     assert word in text
     assert "\n" not in text
     assert text.endswith(".")
+
+
+def test_weights_over_time_are_looked_up_once_each():
+    """Shapes are known without looking a stack up: what is looked up in vain costs as long to compile."""
+    layers = np.arange(18.0).reshape(2, 1, 3, 3)
+
+    def velocity(layers, x):
+        weights = ms.Weights(**{name: Stack(layers) for name in ("Q", "K", "V")})
+        assert (weights.dimension, weights.query_width, weights.heads) == (3, 3, 1)
+        return ms.Dynamics(weights).velocity(1.0, x)
+
+    made = str(jax.make_jaxpr(velocity)(layers, ms.initial.sphere(4, 3)))
+    assert made.count("name=_take") == 3
+    assert made.count("slice") <= 12

@@ -100,23 +100,20 @@ class Weights:
         """The weights at time t, with every function of time evaluated."""
         return resolve_time(self, t) if self.time_dependent else self
 
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...] | None]:
+        """The shape of every map and bias at one time; None for what is not there."""
+        return {name: _shape(getattr(self, name)) for name in _RANKS}
+
     @property
     def dimension(self) -> int | None:
         """The token dimension d, or None when every map is the identity."""
-        now = self.at(0.0)
-        for name in ("Q", "K", "V"):
-            if getattr(now, name) is not None:
-                return int(np.shape(getattr(now, name))[-1])
-        return None
+        return next((shape[-1] for name in ("Q", "K", "V") if (shape := self.shapes[name])), None)
 
     @property
     def query_width(self) -> int | None:
         """The width k of queries and keys, or None when it is that of unknown tokens."""
-        now = self.at(0.0)
-        for name in ("Q", "K"):
-            if getattr(now, name) is not None:
-                return int(np.shape(getattr(now, name))[-2])
-        return self.dimension
+        return next((shape[-2] for name in ("Q", "K") if (shape := self.shapes[name])), self.dimension)
 
     @property
     def biased(self) -> bool:
@@ -128,11 +125,10 @@ class Weights:
         """True when <query, key> is the form <Q x_i, K x_j>, that is, no biases, and no norms of queries or keys."""
         return all(part is None for part in (self.q_bias, self.k_bias, self.q_norm, self.k_norm))
 
-    @cached_property
+    @property
     def heads(self) -> int:
         """The number of heads h."""
-        now = self.at(0.0)
-        return max(1 if v is None else np.shape(v)[0] for v in (now.Q, now.K, now.V, now.O))
+        return max(shape[0] if (shape := self.shapes[name]) else 1 for name in ("Q", "K", "V", "O"))
 
     def value_map(self, t: float = 0.0, d: int | None = None) -> np.ndarray:
         """O_h V_h as one (h, d, d) array, the V of the papers."""
@@ -169,7 +165,7 @@ def _checked(name: str, value: Matrix, rank: int) -> Matrix:
         return None
     if callable(value):
         try:
-            first = value(0.0)
+            first = value.values[0] if isinstance(value, Stack) else value(0.0)
         except Exception as error:  # whatever a function of the user's own may raise
             raise InputError(f"{name} as a function of time could not be called with t = 0: {error}.") from error
         checked_value(name, first, rank)
@@ -198,9 +194,14 @@ def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
     return array
 
 
+def _shape(value: Matrix) -> tuple[int, ...] | None:
+    if isinstance(value, Stack):
+        return tuple(np.shape(value.values)[1:])
+    return None if value is None else tuple(np.shape(value(0.0) if callable(value) else value))
+
+
 def _check_together(w: Weights) -> None:
-    now = w.at(0.0)
-    shape = {name: None if getattr(now, name) is None else np.shape(getattr(now, name)) for name in _RANKS}
+    shape = w.shapes
     sizes = {name: shape[name][-1] for name in ("Q", "K", "V") if shape[name]}  # type: ignore[index]
     if len(set(sizes.values())) > 1:
         raise InputError(f"Q, K and V must act on tokens of one dimension, but their last axes are {sizes}.")
@@ -249,7 +250,7 @@ class Stack:
     def __call__(self, t: Array) -> Array:
         # 1e-9 of a layer: k * dt / dt may come out just below k
         index = jnp.floor(jnp.asarray(t) / self.dt + 1e-9).astype(int)
-        return jnp.asarray(self.values)[jnp.clip(index, 0, np.shape(self.values)[0] - 1)]
+        return jnp.take(jnp.asarray(self.values), index, axis=0, mode="clip")
 
 
 @door

@@ -10,7 +10,7 @@ from metastable.models.comparison_figures import every_picture
 from metastable.models.conclusions import findings
 from metastable.models.control_sentences import what_they_are
 from metastable.models.depth_axis import COUNTING
-from metastable.models.html_parts import figures, page_frame, paragraphs, table
+from metastable.models.html_parts import figures, model_page, paragraphs, table
 from metastable.models.phrases import listed
 from metastable.plots import save_figure
 from metastable.progress import Progress, Report, silent
@@ -69,7 +69,7 @@ def _page(shown: Sequence[Side], rows: Sequence[Row], captions: dict[str, str], 
         f"nothing else. The numbers of the table are in <code>{NUMBERS}</code>, the pictures in <code>figures/</code> "
         "as SVG.</p>\n",
     ]
-    return page_frame(f"{title}, compared", parts)
+    return model_page(f"{title}, compared", parts)
 
 
 def _studies(shown: Sequence[Side]) -> list[Any]:

@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metastable.report.sections import Media, escaped
+from metastable.report.sections import Media, escaped, page_frame
 
-_POLICY = "default-src 'none'; img-src data: 'self'; media-src data: 'self'; style-src 'unsafe-inline'"
 _STYLE = """
 .facts { display: flex; flex-wrap: wrap; gap: .4rem 1.5rem; list-style: none; padding: 0; margin: .75rem 0; }
 .facts b { font-weight: 650; }
@@ -35,28 +33,10 @@ h3 { margin-top: 2.5rem; }
 _PIXELS = 1.36  # CSS pixels for a point of a picture: three columns beside each other on a wide screen
 
 
-def page_frame(title: str, parts: Sequence[str]) -> str:
+def model_page(title: str, parts: Sequence[str]) -> str:
     """A whole page around its parts."""
-    style = files("metastable.report").joinpath("style.css").read_text(encoding="utf-8")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{escaped(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}{_STYLE}</style>
-</head>
-<body>
-<a class="skip" href="#short">To the findings</a>
-<main>
-{"".join(parts)}
-</main>
-</body>
-</html>
-"""
+    first = '<a class="skip" href="#short">To the findings</a>'
+    return page_frame(title, "".join(parts), style=_STYLE, first=first)
 
 
 def paragraphs(sentences: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from metastable.models import control_sentences, study_tables
 from metastable.models.conclusions import Finding, findings, timing
 from metastable.models.depth_axis import COUNTING
-from metastable.models.html_parts import details, figures, film, page_frame, paragraphs, rule, sayings, table, unbroken
+from metastable.models.html_parts import details, figures, film, model_page, paragraphs, rule, sayings, table, unbroken
 from metastable.models.layer_similarity import CAUTION
 from metastable.models.study_figures import every_picture
 from metastable.models.study_record import Study
@@ -35,7 +35,7 @@ def page(study: Study) -> str:
     parts = [_head(study, found), _measured(study), _short(study, found)]
     parts += [_finding(study, k, one, media) for k, one in enumerate(found, 1)]
     parts += [_details(study, media), _making(study)]
-    return page_frame(f"{study.settings.model}: how its tokens cluster", parts)
+    return model_page(f"{study.settings.model}: how its tokens cluster", parts)
 
 
 def command(settings: Settings) -> str:

@@ -12,7 +12,6 @@ scripts. Pages read records and never run anything, so they can be made again: `
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from metastable.errors import InputError
 from metastable.report.experiment_page import anchor, broken, experiment
 from metastable.report.experiment_record import Record, command, read
 from metastable.report.front_page import TITLE, absent, front
-from metastable.report.sections import Linked, Media, chip, details, escaped
+from metastable.report.sections import Linked, Media, chip, details, escaped, page_frame
 from metastable.report.verdict_table import markdown, verdict_table
 from metastable.store.files import write_whole
 
@@ -123,12 +122,12 @@ def folder_pages(found: Contents) -> dict[str, str]:
     pages |= dict.fromkeys(found.errors, "#experiments")
     body = front(found.records, found.errors, pages, Linked(home=found.folder), VERDICTS) + _rest(found)
     mail = f'<p>All of it in one file, for mailing: <a href="{SINGLE}">{SINGLE}</a>.</p>'
-    made = {INDEX: _page(TITLE, body, _footer(mail)), VERDICTS: _verdicts_page(found, pages)}
+    made = {INDEX: page_frame(TITLE, body, _footer(mail)), VERDICTS: _verdicts_page(found, pages)}
     order = list(found.records.values())
     for k, record in enumerate(order):
         around = (order[k - 1] if k else None, order[k + 1] if k + 1 < len(order) else None)
         body = _way(*around) + f"<article>{experiment(record, Linked(home=record.folder))}</article>" + _way(*around)
-        made[pages[record.name]] = _page(record.about["title"], body, _footer())
+        made[pages[record.name]] = page_frame(record.about["title"], body, _footer())
     return made
 
 
@@ -145,7 +144,7 @@ def _way(before: Record | None, after: Record | None) -> str:
 def _verdicts_page(found: Contents, pages: Mapping[str, str]) -> str:
     rows = [(record, v) for record in found.records.values() for v in record.verdicts]
     way = f'<nav class="way"><a href="{INDEX}">All experiments</a></nav>'
-    return _page(f"Verdicts: {TITLE}", f"{way}<h1>Every claim</h1>{verdict_table(rows, pages)}", _footer())
+    return page_frame(f"Verdicts: {TITLE}", f"{way}<h1>Every claim</h1>{verdict_table(rows, pages)}", _footer())
 
 
 # --- one file -----------------------------------------------------------------------------------------------------
@@ -166,35 +165,10 @@ def single_page(found: Contents) -> str:
     note = ""
     if media.skipped:
         note = f"<p>{len(media.skipped)} pictures are linked instead of embedded to keep this file small.</p>"
-    return _page(TITLE, "\n".join([*parts, _rest(found), every]), _footer(note))
+    return page_frame(TITLE, "\n".join([*parts, _rest(found), every]), _footer(note))
 
 
 # --- parts of both ------------------------------------------------------------------------------------------------
-
-_POLICY = "default-src 'none'; img-src data: 'self' file:; media-src data: 'self' file:; style-src 'unsafe-inline'"
-
-
-def _page(title: str, body: str, footer: str) -> str:
-    style = files("metastable.report").joinpath("style.css").read_text(encoding="utf-8")
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{escaped(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-{footer}
-</body>
-</html>
-"""
 
 
 def _footer(more: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Small parts of pages, as HTML: text, statuses, numbers, pictures, films, tables."""
+"""Parts of pages, as HTML: the page around them, text, statuses, numbers, pictures, films, tables."""
 
 import base64
 import html
@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -49,6 +50,36 @@ class Linked(Media):
     def whole(self, path: Path) -> str:
         """The same: a picture opens by itself."""
         return self.address(path, "")
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+_POLICY = "default-src 'none'; img-src data: 'self' file:; media-src data: 'self' file:; style-src 'unsafe-inline'"
+
+
+def page_frame(title: str, body: str, footer: str = "", style: str = "", first: str = "") -> str:
+    """A whole page around its body, offline and without scripts; ``first`` stands before all else, for keyboards."""
+    common = files("metastable.report").joinpath("style.css").read_text(encoding="utf-8")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>{escaped(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{common}{style}</style>
+</head>
+<body>
+{first}
+<main>
+{body}
+</main>
+{footer}
+</body>
+</html>
+"""
 
 
 # --- text ---------------------------------------------------------------------------------------------------------

@@ -158,8 +158,13 @@ def _fixed(
                 return state, state.now
             return stepping.inside(dyn, state, theta, h, key, noisy, dense_mix)
 
-        state, saved = jax.lax.scan(stop, state, jnp.asarray(thetas[start:end], x.dtype))
-        out.append(saved)
+        stops = jnp.asarray(thetas[start:end], x.dtype)
+        if len(stops) == 1:  # a loop around the loop of its steps would take as long again to compile
+            state, saved = stop(state, stops[0])
+            out.append(saved[None])
+        else:
+            state, saved = jax.lax.scan(stop, state, stops)
+            out.append(saved)
         start = end
     return jnp.concatenate(out)
 

@@ -34,8 +34,8 @@ class Outcome:
     trace: str = ""
 
 
-class TooLong(Exception):
-    """A task was given up."""
+class TooLong(BaseException):
+    """A task was given up. No ``Exception``: a task that handles its own errors must not take this for one of them."""
 
 
 class Executor(ABC):
