@@ -75,9 +75,9 @@ def plot_sweep(
     if kind not in SWEEP_PLOTS:
         raise unknown("kind of picture of a sweep", kind, SWEEP_PLOTS)
     names = [field.name for field in fields(SweepChoices)]
-    for name in options:
-        if name not in names:
-            raise unknown("option of a picture of a sweep", name, names)
+    for given in options:
+        if given not in names:
+            raise unknown("option of a picture of a sweep", given, names)
     choices = SweepChoices(**options)
     known = [*(name for name in parameters if name != "seed"), "seed", "time"]
     for name in (choices.x, choices.y, choices.by, choices.panels):
