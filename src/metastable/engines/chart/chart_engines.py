@@ -11,6 +11,7 @@ from metastable.backend import jax, jnp
 from metastable.engines.chart import basis, kernel_runs, steps
 from metastable.engines.chart import state as chart_state
 from metastable.engines.chart.basis import Chart
+from metastable.engines.chart.hidden_pulls import hidden
 from metastable.engines.chart.kernels import refer_every
 from metastable.engines.chart.steps import Reached, Stepped
 from metastable.engines.costs import chart_seconds
@@ -88,25 +89,6 @@ def compared(plan: Plan, scaled: np.ndarray) -> np.ndarray:
     return out
 
 
-def hidden(plan: Plan, times: np.ndarray, y: np.ndarray, refs: np.ndarray) -> np.ndarray:
-    """By how much pulls that the chart leaves out may move each run, (m, runs); see `state.hidden_pull`."""
-    out, found = np.zeros((len(times), plan.originals)), of_runs(plan)
-    for run in range(plan.originals):
-        late = np.flatnonzero(times * float(found[run].top) > basis.CAP)
-        if not len(late):
-            continue
-        places = np.resize(late, 1 << (len(late) - 1).bit_length())  # few lengths, so that few are compiled
-        chart, late_times = cast(found[run], plan.dtype), plan.number(times[places])
-        pulls = _hidden_pulls(cast(plan.model, plan.dtype), chart, late_times, y[places, run], refs[places, run])
-        out[late, run] = np.asarray(pulls, float)[: len(late)] * plan.t
-    return out
-
-
-@jax.jit
-def _hidden_pulls(dyn: Any, chart: Any, times: Any, y: Any, refs: Any) -> Any:
-    return jax.lax.map(lambda stop: chart_state.hidden_pull(dyn, chart, *stop), (times, y, refs))
-
-
 class JaxChart(Engine):
     """The rescaled flow in its chart, compiled by JAX."""
 
@@ -139,7 +121,7 @@ class JaxChart(Engine):
             own = state if len(groups) == 1 else {n: a[group] if np.ndim(a) > 1 else a for n, a in state.items()}
             parts.append(self._advance(plan, own, stops, group))
         after, saved = parts[0] if len(parts) == 1 else _merged(parts, groups)
-        left_out = hidden(plan, stops.times, saved.extra["chart_y"], saved.extra["chart_refs"])
+        left_out = hidden(plan, of_runs(plan), stops.times, saved.extra["chart_y"], saved.extra["chart_refs"])
         return after, replace(saved, compared=compared(plan, np.asarray(saved.compared)), hidden=left_out)
 
     def _advance(self, plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tuple[State, Saved]:
@@ -324,5 +306,5 @@ class KernelChart(Engine):
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         reached, nobody = np.full(plan.runs, stops.end), np.zeros(plan.runs, bool)
-        left_out = hidden(plan, stops.times, saved.y, saved.refs)
+        left_out = hidden(plan, found, stops.times, saved.y, saved.refs)
         return after, Saved(x, reached, nobody, extra, compared(plan, saved.zeta), hidden=left_out)

@@ -212,19 +212,6 @@ def closest_gap(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) ->
     return by_rows(dyn, y, some).max()
 
 
-def hidden_pull(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
-    """How fast tokens go towards those of other references, relative to each direction, as if nothing were capped.
-
-    Beyond e^CAP these pulls are shrunk to nothing in `gathered`, as if attention had settled.
-    """
-    P = attention(dyn, chart, t, y, refs)
-    cross = jnp.where(_same(refs, jnp.arange(y.shape[-2])), 0.0, P)
-    Z = scaled_tokens(chart, t, y, refs)
-    pull = jnp.abs(times_L(chart, cross @ Z - cross.sum(axis=-1, keepdims=True) * Z)).max(axis=-2)
-    size = jnp.abs(Z).max(axis=-2)
-    return jnp.where(pull == 0.0, 0.0, pull / size).max()
-
-
 # A step holds the state in the scale of its start, ``since``. In a *frozen* state w all scales stay there: it is
 # linear in z, so a Runge-Kutta step in w is the same step taken in z. In a *moving* state offsets follow their scale
 # (they come to rest when attention saturates, so adaptive steps can grow) and only references stay frozen.
