@@ -17,6 +17,7 @@ MANY = ms.simulate(ms.Dynamics(beta=np.array([1.0, 4.0])), ms.initial.sphere(6, 
 SWEPT = ms.sweep({"simulate": {"n": 4, "t": 0.2}, "sweep": {"beta": [1.0, 4.0], "seed": [0, 1, 2], "times": 2}})
 CURVE = {"value": np.array([1.0, 0.5, 1e-3]), "error": np.array([1.0, 0.5, 1e-3]), "effort": np.zeros(3)}
 FIT = Fit(RUN.dynamics, X, {"V": np.eye(3)}, CURVE, {}, "done", idle=("beta",))
+RK = ms.methods.Tableau(a=((), (1.0,)), b=(0.5, 0.5))
 PROBE = ms.models.from_arrays(np.random.default_rng(0).normal(size=(4, 5, 8)))
 
 
@@ -46,7 +47,8 @@ SHOWN = {
     "noisy": (ms.Dynamics(noise=0.5, score="distance"), ["noise", "distance"]),
     "run": (RUN, ["6 tokens in d = 3", "nothing certified", "rk4"]),
     "ensemble": (MANY, ["2 runs of 6 tokens"]),
-    "measured": (ms.Trajectory(np.arange(3.0), np.ones((3, 4, 2))), ["4 tokens"]),
+    "measured": (ms.Trajectory(np.arange(3.0), np.ones((3, 4, 2))), ["4 tokens", "measured in a model"]),
+    "loaded": (ms.Trajectory(np.arange(3.0), np.ones((3, 4, 2)), missing=("mask",)), ["not in the record: mask"]),
     "verdict": (judge_share("a < b" + " and so on" * 20, "here", [True] * 30), ["Holds", "30 of 30", "a &lt; b"]),
     "readings": (from_readings("Tokens meet.", "p. 1", [judge_share("all", "p. 1", [False])]), ["Fails", "all"]),
     "sweep": (SWEPT, ["6 runs at 2 times", "beta (2) x seed (3)", "6 done", "<svg"]),
@@ -75,6 +77,39 @@ def test_lines_and_cards(name):
     assert len(page) < 60_000
     for word in words:
         assert word in page
+
+
+def test_pictures_of_a_sweep_take_sizes_axes_and_have_captions():
+    import matplotlib.pyplot as plt
+
+    figure = SWEPT.plot("heatmap", size="column")
+    assert figure.get_size_inches()[0] == pytest.approx(3.4)
+    assert figure.caption == "Clusters over beta and time: n = 4, t = 0.2. Mean over seed."
+    _, axes = plt.subplots()
+    assert SWEPT.plot("lines", by="beta", ax=axes).caption.endswith("Bands: 95% intervals of the mean.")
+    assert len(axes.lines) == 2
+    with pytest.raises(InputError, match="'sizes'; did you mean 'size'"):
+        SWEPT.plot("heatmap", sizes=3)
+
+
+def test_a_player_is_one_line_and_names_its_options():
+    assert repr(RUN.view()).startswith("View(a run that plays")
+    assert len(repr(RUN.view())) < 120
+    with pytest.raises(InputError, match="'titel'; did you mean 'title'"):
+        RUN.export("a.html", titel="x")
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: ms.Score("x"), "score must be a function"),
+        (lambda: ms.methods.Explicit("h", order="x", tableau=RK), "whole number >= 1, not 'x'"),
+        (lambda: ms.methods.Explicit("h", order=2, tableau=3), "tableau must be a Tableau"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused_when_made(made, words):
+    with pytest.raises(InputError, match=words):
+        made()
 
 
 def test_rows_of_a_sweep_are_printed_as_a_table():

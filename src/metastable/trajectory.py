@@ -64,13 +64,11 @@ class Trajectory:
     ending: Ending | None = None
 
     def __repr__(self) -> str:
-        dynamics = "measured in a model" if self.dynamics is None else dynamics_line(self.dynamics).partition(";")[0]
-        return f"Trajectory({self._size()}; {dynamics}; {self._trust()})"
+        return f"Trajectory({self._size()}; {self._equation().partition(';')[0]}; {self._trust()})"
 
     def _repr_html_(self) -> str:
         made = self.provenance
-        facts = [("tokens", self._size())]
-        facts += [("equation", dynamics_line(self.dynamics))] if self.dynamics is not None else []
+        facts = [("tokens", self._size()), ("equation", self._equation())]
         facts += [("status", f"{self.status}: {self.message}" if self.message else self.status)]
         facts += [("certified", self._trust().partition(", ")[2])]
         facts += [("made by", ", ".join(f"{k} {made[k]}" for k in ("method", "dt", "engine", "seed") if k in made))]
@@ -79,6 +77,11 @@ class Trajectory:
         last = self.x[-1].reshape(-1, *self.x.shape[-2:])[0]
         sphere = self.dynamics is not None and self.dynamics.geometry.fixed_norm
         return card("Trajectory", facts, token_picture(last, sphere, f"tokens at t = {self.t[-1]:g}"))
+
+    def _equation(self) -> str:
+        if self.dynamics is not None:
+            return dynamics_line(self.dynamics)
+        return f"parts not in the record: {', '.join(self.missing)}" if self.missing else "measured in a model"
 
     def _size(self) -> str:
         n, d = self.x.shape[-2:]
@@ -104,8 +107,7 @@ class Trajectory:
             raise InputError("Saved times must stay in order; a run cannot be turned around or repeat itself.")
         chart = None if self.chart is None else (self.chart[0][kept], self.chart[1][kept])
         held = None if self.kept_attention is None else self.kept_attention[kept]
-        whole = len(kept) == len(self)
-        ending = self.ending if whole else None
+        ending = self.ending if len(kept) == len(self) else None
         return replace(self, t=self.t[kept], x=self.x[kept], chart=chart, kept_attention=held, ending=ending)
 
     @property
@@ -153,9 +155,7 @@ class Trajectory:
         A complex pair of eigenvalues takes two real coordinates.
         """
         if self.chart is None or self.dynamics is None:
-            raise InputError(
-                "Only a rescaled run has coordinates of its own; project x on left eigenvectors of V instead."
-            )
+            raise InputError("Only a rescaled run has coordinates of its own; project x on left eigenvectors of V.")
         chart = self._chart((0,) * len(self.runs))
         y, refs = self.chart
         zeta = np.asarray(chart_state.zeta_at(chart, self.t, y, refs))
@@ -267,9 +267,11 @@ class Trajectory:
         return figure
 
     def animate(self, path: str | Path, **options: Any) -> Path:
-        """Write the run as an MP4 or GIF; options are those of `metastable.plots.animate`."""
+        """Write the run as .mp4 or .gif (options: `metastable.plots.animate`), or as .html, as `export` does."""
         from metastable import plots
 
+        if str(path).lower().endswith((".html", ".htm")):
+            return self.export(path, **options)
         return plots.animate(self, path, **options)
 
     def film(self, **options: Any) -> Any:

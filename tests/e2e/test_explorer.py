@@ -202,6 +202,18 @@ def test_a_killed_server_comes_back_and_the_page_with_it(browser, server):
         settled(page, n=11)
 
 
+def test_a_page_that_was_frozen_goes_on_where_it_was(browser, server):
+    with tab(browser, 640, 480, reduced_motion="reduce") as page:
+        opened(page, server, "n=9&t=3&at=0")
+        page.evaluate("lab.marked = true")
+        page.evaluate("() => { const end = performance.now() + 26000; while (performance.now() < end); }")
+        page.wait_for_timeout(4000)
+        page.locator("input[data-control=n]").fill("11")
+        page.keyboard.press("Enter")
+        settled(page, n=11)
+        assert page.evaluate("lab.marked === true")  # it was not loaded anew
+
+
 def test_phone(browser, server):
     with tab(browser, 390, 844, has_touch=True, color_scheme="dark", reduced_motion="reduce") as page:
         opened(page, server, "n=12&t=3&at=0")

@@ -84,6 +84,27 @@ def test_queries_and_keys_of_their_own():
     assert_same(*both(dyn, tokens(20, 6), t=3.0, save=3))
 
 
+@pytest.mark.parametrize(
+    ("V", "mask"),
+    [
+        (np.diag([0.5, -0.3]), lambda i, j: j < i),
+        pytest.param(np.array([[0.4, 1.0], [0.0, 0.4]]), np.tri(3, k=-1), marks=pytest.mark.slow),
+    ],
+)
+def test_a_token_that_sees_nobody_stays_where_it_is(V, mask):
+    """x_0 is fixed, so z_0 = R^{-k} x_0 after k layers; x_1 sees x_0 alone and moves by dt V x_0 in each of them."""
+    x, k, dt = np.array([[1.0, 0.5], [0.3, -0.4], [-0.2, 0.8]]), np.array([0, 4, 20]), 0.25
+    run = ms.simulate(
+        ms.Dynamics(ms.Weights(V=V), geometry="rescaled", mask=mask), x, t=5.0, dt=dt, method="layers", save=k * dt
+    )
+    assert run.valid_until == 5.0
+    for steps, z in zip(k, run.x):
+        back = np.linalg.matrix_power(np.linalg.inv(np.eye(2) + dt * V), steps)
+        np.testing.assert_allclose(z[0], back @ x[0], rtol=1e-12)
+        np.testing.assert_allclose(z[1], back @ (x[1] + steps * dt * V @ x[0]), rtol=1e-12)
+    assert run.attention(-1)[0, 0].tolist() == [0.0, 0.0, 0.0]
+
+
 def test_tokens_that_have_joined_others_are_held_by_their_offsets():
     exact, dense = both(dynamics("identity", 3), 5.0 * tokens(30, 3), t=15.0, save=4)
     assert_same(exact, dense)

@@ -6,6 +6,7 @@ import pytest
 import metastable as ms
 from metastable.config.job import build
 from metastable.config.settings import Simulate
+from metastable.errors import InputError
 from metastable.explorer.computing import Cancelled, Ticket, Workshop, make
 from metastable.explorer.presets import PRESETS, TOUR
 from metastable.explorer.steering import (
@@ -80,6 +81,9 @@ def test_a_run_is_computed_once_and_given_up_when_nobody_waits():
     gone.cancel()
     with pytest.raises(Cancelled):
         workshop.get({**SMALL, "seed": 1}, gone)
+    with pytest.raises(InputError):
+        workshop.get({**SMALL, "moved": "99:0:0:1"}, Ticket())
+    assert not workshop.making  # neither leaves anything behind
     workshop.close()
 
 

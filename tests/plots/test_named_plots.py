@@ -71,6 +71,7 @@ def test_trajectory_methods(run, tmp_path):
     run.plot(tmp_path / "run.svg", kind="trajectories", first="red")
     assert (tmp_path / "run.svg").read_text().startswith("<?xml")
     assert run.animate(tmp_path / "run.mp4", frames=2, size=(64, 64)).exists()
+    assert "<script" in run.animate(tmp_path / "run.html").read_text()
 
 
 def test_table_is_complete():

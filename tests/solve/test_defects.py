@@ -175,6 +175,33 @@ def test_3_copies_cut_deep_scores_elsewhere():
     assert np.abs(run.x - truth).max() > 1e-6  # without the copy's own cut all of it was certified
 
 
+def test_3_pulls_that_the_chart_leaves_out_end_the_certificate():
+    """Beyond e^300 the chart takes attention for settled; a direction of rate .002 still moves then, by a tenth."""
+    rng = np.random.default_rng(0)
+    S = rng.normal(size=(2, 2))
+    V = S @ np.diag([1.0, 0.002]) @ np.linalg.inv(S)
+    Q, K = rng.normal(size=(2, 2, 2))
+    x, times = rng.uniform(-1, 1, (5, 2)), np.array([0.0, 100.0, 280.0, 400.0])
+    with gmpy2.context(gmpy2.get_context(), precision=2600):
+        exact = many_digits.exact
+        system = many_digits.Rescaled(exact(V), exact(Q).T.dot(exact(K)), seen=np.tri(5))
+        truth = many_digits.fixed(system, exact(x), times, 0.5, many_digits.EULER, 2600)
+    dyn = ms.Dynamics(ms.Weights(Q, K, V), geometry="rescaled", mask="causal")
+    run, told = quietly(dyn, x, t=400.0, dt=0.5, method="euler", save=times)
+    assert_honest(run, told, truth)
+    assert run.valid_until == 280.0
+    assert np.abs(run.x[-1] - truth[-1]).max() > 0.01
+
+
+@pytest.mark.slow
+def test_3_growing_directions_that_turn_are_certified_while_the_chart_holds():
+    V = np.array([[0.7, 2.3, 0.0], [-2.3, 0.7, 0.0], [0.0, 0.0, -0.005]])
+    dyn = ms.Dynamics(ms.Weights(V=V), geometry="rescaled", mask="causal")
+    run, told = quietly(dyn, ms.initial.cube(4, 3, seed=1), t=600.0, dt=0.5, method="euler", save=[0.0, 200.0, 600.0])
+    assert run.valid_until <= 300 / 0.7
+    assert told
+
+
 def test_4_a_geometry_given_as_an_object():
     x = ms.initial.cube(12, 2, seed=1)
     by_name, by_object = (

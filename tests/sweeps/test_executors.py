@@ -30,6 +30,13 @@ def pid(value):
     return os.getpid()
 
 
+def careful(value):
+    try:
+        time.sleep(value)
+    except Exception as error:
+        raise InputError(f"It could not be computed: {error}") from error
+
+
 def everything(executor, tasks, timeout=60.0):
     """Outcomes by key, of tasks submitted as there is room."""
     found, waiting, end = {}, list(tasks), time.monotonic() + timeout
@@ -70,6 +77,12 @@ def test_in_this_process_a_hanging_task_is_given_up():
     with InProcess(limit=0.2) as executor:
         found = everything(executor, [(0, time.sleep, (60,)), (1, square, (3,))])
     assert (found[0].why, found[1].value) == ("limit", 9)
+
+
+def test_a_task_that_handles_its_own_errors_is_given_up_too():
+    with InProcess(limit=0.2) as executor:
+        found = everything(executor, [(0, careful, (60,))])
+    assert (found[0].why, found[0].error) == ("limit", "It was given up after 0.2 s.")
 
 
 def test_on_a_cluster_a_hanging_task_is_given_up():

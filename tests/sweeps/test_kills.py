@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas
@@ -72,8 +73,9 @@ def test_workers_and_drivers_killed_at_random(place):
     same_tables(place / "quiet", place / "killed")
 
 
-@pytest.mark.slow
-def test_a_dask_cluster_started_by_hand_loses_a_worker(place):
+@contextmanager
+def dask_by_hand(place, workers):
+    """A scheduler and workers as a user starts them: its address, its process, and theirs."""
     pytest.importorskip("distributed")
     dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--dashboard-address", ":0"]
     with subprocess.Popen(dask, cwd=place, env=PYTHON, stderr=subprocess.PIPE, text=True) as scheduler:
@@ -81,18 +83,51 @@ def test_a_dask_cluster_started_by_hand_loses_a_worker(place):
         address = next(found[0] for line in lines if (found := re.search(r"tcp://[\d.]+:\d+", line)))
         worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        team = [subprocess.Popen(worker, cwd=place, env=PYTHON, **quiet) for _ in range(2)]
+        team = [subprocess.Popen(worker, cwd=place, env=PYTHON, **quiet) for _ in range(workers)]
         try:
-            driver = subprocess.Popen(command("dask", "--cluster", address), cwd=place, env=PYTHON)
-            while driver.poll() is None and not landed(place / "dask"):
-                time.sleep(0.2)
-            team[0].kill()
-            assert driver.wait(300) == 0
+            yield address, scheduler, team
         finally:
             for process in (*team, scheduler):
                 process.kill()
                 process.wait()
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_started_by_hand_loses_a_worker(place):
+    with dask_by_hand(place, 2) as (address, _, team):
+        driver = subprocess.Popen(command("dask", "--cluster", address), cwd=place, env=PYTHON)
+        while driver.poll() is None and not landed(place / "dask"):
+            time.sleep(0.2)
+        team[0].kill()
+        assert driver.wait(300) == 0
     same_tables(place / "quiet", place / "dask")
+
+
+LOST = """
+import sys, time
+from metastable.errors import InputError
+from metastable.sweeps.choose_executor import make_executor
+with make_executor(0, sys.argv[1]) as executor:
+    executor.submit(0, time.sleep, (600,))
+    print("under way", flush=True)
+    try:
+        while True:
+            executor.finished(1.0)
+    except InputError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_gone_is_a_sentence_and_no_traceback(tmp_path):
+    with dask_by_hand(tmp_path, 1) as (address, scheduler, _):
+        driver = [sys.executable, "-c", LOST, address]
+        with subprocess.Popen(driver, env=PYTHON, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            scheduler.kill()
+            said, errors = process.communicate(timeout=120)
+    assert "The Dask scheduler is gone" in said
+    assert errors == ""
 
 
 @pytest.mark.slow

@@ -158,6 +158,7 @@ class SweepPlot(Table):
     by: str | None = setting("Picture of a sweep", "a parameter with a line for each value")
     panels: str | None = setting("Picture of a sweep", "a parameter with a panel for each value")
     log: bool | None = setting("Picture", "logarithmic horizontal axis")
+    size: str | None = setting("Picture", "column, page, slide, a width or width,height in inches")
 
 
 class PlotFlags(Plot, SweepPlot):

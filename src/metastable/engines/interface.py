@@ -40,7 +40,8 @@ class Saved:
     ``x`` (m, B, n, d) tokens; ``reached`` (B,) the time to which each run came; ``exhausted`` (B,) whether an adaptive
     method ran out of steps; ``extra`` further arrays (m, B, ...) that belong to the run, such as its chart;
     ``compared`` coordinates (m, B, n, d) by which copies of a run are compared, where x itself is not the best; x need
-    not hold copies then if lengths in both are the same (orthogonal coordinates).
+    not hold copies then if lengths in both are the same (orthogonal coordinates); ``hidden`` (m, runs) by how much the
+    engine itself may be off by then, relatively, where copies cannot tell.
     """
 
     x: np.ndarray
@@ -49,6 +50,7 @@ class Saved:
     extra: Mapping[str, np.ndarray] = field(default_factory=dict)
     compared: np.ndarray | None = None
     notes: Mapping[str, object] = field(default_factory=dict)
+    hidden: np.ndarray | None = None
 
 
 class Engine(Protocol):

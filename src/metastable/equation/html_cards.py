@@ -17,7 +17,7 @@ _CELL = "padding:0 12px 0 0;text-align:left;vertical-align:top;border:0;backgrou
 
 
 def card(title: str, facts: Sequence[tuple[str, str]], picture: str = "") -> str:
-    """HTML of a card; ``facts`` are pairs of words, ``picture`` is SVG.
+    """HTML of a card; ``facts`` are pairs of words (empty ones are left out), ``picture`` is SVG.
 
     >>> "<b>Weights</b>" in card("Weights", [("heads", "1")])
     True
@@ -26,6 +26,7 @@ def card(title: str, facts: Sequence[tuple[str, str]], picture: str = "") -> str
         f"<tr style='background:none'><td style='{_CELL};opacity:.65;white-space:nowrap'>{escape(name)}</td>"
         f"<td style='{_CELL}'>{escape(text)}</td></tr>"
         for name, text in facts
+        if text
     )
     table = f"<table style='border-collapse:collapse;margin:4px 0 0;border:0'>{rows}</table>"
     return f"<div style='{_CARD}'>{picture}<div><b>{escape(title)}</b>{table}</div></div>"

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Array, Numeric, is_traced, jnp, structure
+from metastable.backend import Array, Numeric, is_traced, jax, jnp, structure
 from metastable.equation.part_fields import check_functions, check_name, shown
 from metastable.errors import InputError, door, unknown
 
 Visible = Callable[[Any, Any], Any]  # broadcasting index arrays i, j -> bool array
 Interval = Callable[[Any, int], tuple[Any, Any]]  # (i, n) -> first visible column, and the one after the last
+_MOST_ENTRIES = 2**22  # of a mask looked at at once
 _CHECKED_ROWS = 256  # of a mask with an interval, compared with its function
 
 
@@ -74,6 +75,23 @@ class Mask:
         if self.interval is None:
             raise InputError(f"The mask {self.name!r} declares no interval.")
         return _bounds(self, n)
+
+    def blind(self, n: int) -> np.ndarray:
+        """Which of n tokens see nobody, (n,): their attention is a row of zeros, whatever the normalisation."""
+        return _blind(self, n)
+
+
+@lru_cache(maxsize=32)
+def _blind(mask: Mask, n: int) -> np.ndarray:
+    if mask.visible is None:
+        return np.zeros(n, np.bool_)
+    block = max(1, _MOST_ENTRIES // n)
+    found = []
+    with jax.ensure_compile_time_eval():  # a mask is structure, also where tokens are traced
+        for first in range(0, n, block):
+            rows = np.arange(first, min(first + block, n))
+            found.append(np.broadcast_to(np.asarray(mask.rows(rows, n)), (len(rows), n)).any(axis=1))
+    return ~np.concatenate(found)
 
 
 @lru_cache(maxsize=32)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
-from metastable.equation.part_fields import check_name
+from metastable.equation.part_fields import check_functions, check_name
 from metastable.errors import InputError, door, unknown
 
 
@@ -41,6 +41,7 @@ class Score:
 
     def __post_init__(self) -> None:
         check_name(self)
+        check_functions(self, ("score",))
         if self.pull not in ("value", "difference"):
             raise unknown("pull of a score", self.pull, ["value", "difference"])
 

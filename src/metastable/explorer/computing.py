@@ -106,16 +106,22 @@ class Workshop:
                 return self.kept[key]
             gate = self.making.setdefault(key, threading.Lock())
         with gate:
-            ticket.check()
-            with self.lock:
-                if key in self.kept:
-                    return self.kept[key]
-            made = make(state, ticket)
-            with self.lock:
-                self.kept[key] = made
-                self.making.pop(key, None)
-                while len(self.kept) > 1 and (len(self.kept) > KEPT or self._bytes() > KEPT_BYTES):
-                    self.kept.popitem(last=False)
+            try:
+                return self._made(key, state, ticket)
+            finally:  # also after an error, and when nobody waits any more: gates do not pile up
+                with self.lock:
+                    self.making.pop(key, None)
+
+    def _made(self, key: str, state: State, ticket: Ticket) -> Made:
+        ticket.check()
+        with self.lock:
+            if key in self.kept:
+                return self.kept[key]
+        made = make(state, ticket)
+        with self.lock:
+            self.kept[key] = made
+            while len(self.kept) > 1 and (len(self.kept) > KEPT or self._bytes() > KEPT_BYTES):
+                self.kept.popitem(last=False)
         return made
 
     def _bytes(self) -> int:

@@ -23,6 +23,7 @@ MODULES = (
     "player",
 )  # fmt: skip
 THEMES = (None, "light", "dark")
+_OPTIONS = ("of", "names", "limit")  # those of `pack` that a user may give
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MULTILINE)
 
@@ -91,16 +92,22 @@ def export(
 def _page(run: Trajectory, title: str, theme: str | None, play: bool, options: dict[str, Any]) -> str:
     if theme not in THEMES:
         raise unknown("theme", str(theme), [name for name in THEMES if name])
+    for name in options:
+        if name not in _OPTIONS:
+            raise unknown("option of a page that plays", name, ["title", "theme", "play", *_OPTIONS])
     data = pack(run, title=title, **options)
     return offline_page(data, title or "A run of metastable", theme=theme, autoplay=bool(play))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class View:
     """A playing run, as a notebook shows it: the page of `export` in a frame of its own."""
 
     page: str
     height: int
+
+    def __repr__(self) -> str:
+        return f"View(a run that plays in a notebook, {self.height} pixels high; run.export(path) writes a page)"
 
     def _repr_html_(self) -> str:
         frame = "width:100%;border:1px solid #8884;border-radius:8px"

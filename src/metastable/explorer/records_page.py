@@ -1,6 +1,5 @@
 """Records in the explorer: runs are played, studies, galleries and sweeps are opened as the pages they are."""
 
-import json
 import mimetypes
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -12,6 +11,7 @@ from starlette.responses import FileResponse, Response
 from metastable.errors import InputError
 from metastable.explorer.page_shell import call, panels_place, shell, stages, start_script
 from metastable.store import load
+from metastable.store.files import read_json
 from metastable.store.folder import DONE, KINDS, PROVENANCE
 from metastable.trajectory import Trajectory
 
@@ -56,12 +56,15 @@ class Library:
         return sorted(found)
 
     def _described(self, path: Path) -> tuple[str, str, str]:
-        name = str(path.relative_to(self.folder))
+        given = str(path.relative_to(self.folder))
+        name = given.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        if name != given:
+            return name, "?", "its name is not UTF-8: rename it to open it"
         try:
-            kind = json.loads((path / PROVENANCE).read_text(encoding="utf-8")).get("kind", "")
-        except (OSError, ValueError, AttributeError):
+            kind = read_json(path / PROVENANCE).get("kind", "")
+        except (OSError, ValueError):
             return name, "?", "damaged: its provenance.json cannot be read"
-        if kind not in KINDS:
+        if not isinstance(kind, str) or kind not in KINDS:
             return name, "?", "damaged: its provenance.json names no kind of record"
         return name, kind, "finished" if (path / DONE).exists() else "unfinished"
 

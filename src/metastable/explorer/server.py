@@ -31,6 +31,7 @@ from metastable.explorer.take_away import taken
 
 BYTES = "application/octet-stream"
 PORT = 8421
+_FORGOTTEN = 60.0  # seconds without an answer after which a page's session is dropped
 
 
 def application(folder: Path) -> FastAPI:
@@ -109,7 +110,8 @@ def _pages(app: FastAPI, library: Library, answered: Callable[..., Awaitable[Res
         asked = dict(request.query_params)
         return await answered(request, False, lambda ticket: Response(probed(asked, library.folder), media_type=BYTES))
 
-    ui.run_with(app, title="metastable", tailwind=False, reconnect_timeout=10.0, favicon=_ICON)
+    # a busy browser, or a laptop that slept for a moment, finds its session again
+    ui.run_with(app, title="metastable", tailwind=False, reconnect_timeout=_FORGOTTEN, favicon=_ICON)
 
 
 _ICON = (

@@ -1,7 +1,7 @@
 """Pictures of a sweep's table: heatmaps, lines with bands, small multiples. Tables in, Figure out."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from metastable.errors import InputError, unknown
 from metastable.plots.phase import phase_diagram
 from metastable.plots.series import series
-from metastable.plots.style import COLUMN, footnote, panels, paper
+from metastable.plots.style import COLUMN, Size, captioned, footnote, panels, paper
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 _MOST_PANELS, _MOST_LINES = 12, 8
 
@@ -28,13 +29,21 @@ class SweepChoices:
     by: str | None = None
     panels: str | None = None
     log: bool | None = None
+    size: Size | None = None
+    ax: "Axes | Sequence[Axes] | None" = None
 
 
 Means = Callable[[list[str]], "pandas.DataFrame"]
+Drawn = tuple[Figure, list[str | None], str]  # with the parameters shown, and which time it is where time is no axis
 
 
 def plot_sweep(
-    means: Means, parameters: Sequence[str], observed: Sequence[str], kind: str = "heatmap", **options: Any
+    means: Means,
+    parameters: Sequence[str],
+    observed: Sequence[str],
+    kind: str = "heatmap",
+    fixed: Sequence[str] = (),
+    **options: Any,
 ) -> Figure:
     """Draw a named picture of a sweep.
 
@@ -47,8 +56,11 @@ def plot_sweep(
         The names there are.
     kind
         A name in `SWEEP_PLOTS`.
+    fixed
+        What all runs have in common, a few letters each, for the caption: "n = 16".
     **options
-        ``x``, ``y``, ``value``, ``by`` (lines), ``panels`` (small multiples), ``log`` (horizontal axis).
+        ``x``, ``y``, ``value``, ``by`` (lines), ``panels`` (small multiples), ``log`` (horizontal axis), ``size``
+        ("column", "page", "slide", inches), ``ax`` (axes of your own, one for each panel).
 
     Examples
     --------
@@ -62,6 +74,10 @@ def plot_sweep(
     """
     if kind not in SWEEP_PLOTS:
         raise unknown("kind of picture of a sweep", kind, SWEEP_PLOTS)
+    names = [field.name for field in fields(SweepChoices)]
+    for given in options:
+        if given not in names:
+            raise unknown("option of a picture of a sweep", given, names)
     choices = SweepChoices(**options)
     known = [*(name for name in parameters if name != "seed"), "seed", "time"]
     for name in (choices.x, choices.y, choices.by, choices.panels):
@@ -69,17 +85,26 @@ def plot_sweep(
             raise unknown("parameter of the sweep", name, known)
     if choices.value is not None and choices.value not in observed:
         raise unknown("observable of the sweep", choices.value, observed)
-    return SWEEP_PLOTS[kind][1](means, known, choices.value or observed[0], choices)
+    value = choices.value or observed[0]
+    figure, shown, note = SWEEP_PLOTS[kind][1](means, known, value, choices)
+    over = [name for name in known if name not in shown and name != "time"]
+    note = ", ".join(part for part in (note, f"mean over {', '.join(over)}" if over else "") if part)
+    footnote(figure, note, choices.ax)
+    axes = " and ".join(name for name in shown if name is not None)
+    common = f": {', '.join(fixed)}" if fixed else ""
+    said = f". {note[0].upper()}{note[1:]}" if note else ""
+    bands = ". Bands: 95% intervals of the mean" if kind == "lines" else ""
+    return captioned(figure, f"{value.replace('_', ' ').capitalize()} over {axes}{common}{said}{bands}.")
 
 
-def _heatmap(means: Means, known: list[str], value: str, choices: SweepChoices) -> Figure:
+def _heatmap(means: Means, known: list[str], value: str, choices: SweepChoices) -> Drawn:
     free = [name for name in known if name not in ("seed", choices.x, choices.y, choices.panels)]
     x = choices.x or free.pop(0)
     y = choices.y or ("time" if x != "time" else next((name for name in free if name != x), "seed"))
     groups, times = _grouped(means, [x, y, choices.panels], known)
     ends = float(np.nanmin([g[value].min() for _, g in groups])), float(np.nanmax([g[value].max() for _, g in groups]))
     with paper():
-        figure, axes = panels(None, len(groups), 3.4 if len(groups) == 1 else 2.6, 0.72, 0.25, _columns(len(groups)))
+        figure, axes = _room(choices, len(groups), 3.4 if len(groups) == 1 else 2.6, 0.72, 0.25)
         for (title, table), ax in zip(groups, axes):
             grid = table.pivot_table(index=y, columns=x, values=value, sort=True)
             across, upright = (_numbers(name, axis) for name, axis in ((x, grid.columns), (y, grid.index)))
@@ -87,16 +112,15 @@ def _heatmap(means: Means, known: list[str], value: str, choices: SweepChoices) 
                 across, upright, grid.to_numpy(), xlabel=_words(x), ylabel=_words(y), bar=_words(value),
                 xscale="log" if choices.log else "linear", low=ends[0], high=ends[1], title=title, ax=ax,
             )  # fmt: skip
-        _about(figure, known, [x, y, choices.panels], times)
-    return figure
+    return figure, [x, y, choices.panels], times
 
 
-def _lines(means: Means, known: list[str], value: str, choices: SweepChoices) -> Figure:
+def _lines(means: Means, known: list[str], value: str, choices: SweepChoices) -> Drawn:
     taken = ("seed", choices.by, choices.panels)
     x = choices.x or ("time" if choices.by not in (None, "time") else next(n for n in known if n not in taken))
     groups, times = _grouped(means, [x, choices.by, choices.panels], known)
     with paper():
-        figure, axes = panels(None, len(groups), COLUMN if len(groups) == 1 else 2.4, 0.7, 0.2, _columns(len(groups)))
+        figure, axes = _room(choices, len(groups), COLUMN if len(groups) == 1 else 2.4, 0.7, 0.2)
         for (title, table), ax in zip(groups, axes):
             place = _numbers(x, sorted(table[x].unique()))
             lines, bands = {}, {}
@@ -111,12 +135,11 @@ def _lines(means: Means, known: list[str], value: str, choices: SweepChoices) ->
         low, high = min(ax.get_ylim()[0] for ax in axes), max(ax.get_ylim()[1] for ax in axes)
         for ax in axes:
             ax.set_ylim(low, high)
-        _about(figure, known, [x, choices.by, choices.panels], times)
-    return figure
+    return figure, [x, choices.by, choices.panels], times
 
 
 # kind -> (what it shows, how it is drawn)
-SWEEP_PLOTS: dict[str, tuple[str, Callable[[Means, list[str], str, SweepChoices], Figure]]] = {
+SWEEP_PLOTS: dict[str, tuple[str, Callable[[Means, list[str], str, SweepChoices], Drawn]]] = {
     "heatmap": ("an observable over two parameters, or a parameter and time", _heatmap),
     "lines": ("an observable over one parameter or time, with 95% bands", _lines),
 }
@@ -151,15 +174,10 @@ def _numbers(name: str, values: Any) -> np.ndarray:
     return found.astype(float)
 
 
-def _columns(count: int) -> int:
-    return 1 if count == 1 else 2 if count in (2, 4) else 3
+def _room(choices: SweepChoices, count: int, width: float, ratio: float, extra: float) -> "tuple[Figure, list[Axes]]":
+    columns = None if choices.size is not None else 1 if count == 1 else 2 if count in (2, 4) else 3
+    return panels(choices.ax, count, width, ratio, extra, columns, choices.size)
 
 
 def _words(name: str) -> str:
     return {"beta": r"$\beta$", "time": "time $t$", "n": "$n$", "d": "$d$"}.get(name, name.replace("_", " "))
-
-
-def _about(figure: Figure, known: list[str], shown: list[str | None], times: str) -> None:
-    over = [name for name in known if name not in shown and name != "time"]
-    text = ", ".join(part for part in (times, f"mean over {', '.join(over)}" if over else "") if part)
-    footnote(figure, text)

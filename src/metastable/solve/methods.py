@@ -79,6 +79,12 @@ class Explicit:
     discrete = False
     default_dt = 0.1
 
+    def __post_init__(self) -> None:
+        if isinstance(self.order, bool) or not isinstance(self.order, int) or self.order < 1:
+            raise InputError(f"The order of a method must be a whole number >= 1, not {self.order!r}.")
+        if not isinstance(self.tableau, Tableau):
+            raise InputError(f"tableau must be a Tableau(a, b), not {type(self.tableau).__name__}.")
+
 
 @dataclass(frozen=True)
 class Layered:

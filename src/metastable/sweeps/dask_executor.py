@@ -4,11 +4,12 @@ The scheduler gives the tasks of a worker that died to another. Results come bac
 workers need no shared disk.
 """
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from metastable.errors import InputError
@@ -27,6 +28,7 @@ class DaskExecutor(Executor):
     def __init__(self, cluster: str, jobs: int = 0, limit: float | None = None) -> None:
         try:
             from distributed import Client, LocalCluster
+            from distributed.utils import silence_logging_cmgr
         except ImportError as error:
             raise InputError(
                 "A Dask cluster needs dask.distributed; install it with `pip install metastable[cluster]`."
@@ -47,10 +49,13 @@ class DaskExecutor(Executor):
             raise InputError(
                 f"cluster must be local or a scheduler's address such as tcp://host:8786, not {cluster!r}."
             )
+        self._quiet = ExitStack()  # a lost scheduler is told in a sentence, not by Dask's tracebacks
+        self._quiet.enter_context(silence_logging_cmgr(logging.CRITICAL))
         try:
             self._client = Client(cluster, timeout=_WAIT, set_as_default=False)
             self._client.wait_for_workers(1, timeout=_WAIT)
         except (OSError, ValueError, TimeoutError) as error:
+            self._quiet.close()
             raise InputError(
                 f"No Dask scheduler with workers answers at {cluster!r} ({type(error).__name__}); start "
                 "`dask scheduler` and `dask worker ADDRESS`, or use --cluster local."
@@ -109,6 +114,7 @@ class DaskExecutor(Executor):
         if self._local is not None:
             with suppress(Exception):
                 self._local.close(timeout=10)
+        self._quiet.close()
 
 
 def remote(function: Callable[..., Any], arguments: tuple[Any, ...], limit: float | None) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+_UNSAID = ("target", "observe", "times", "samples", "design")  # settings of a sweep that a caption leaves out
 _OWN = ("run", "time", "status", "valid_until")  # columns that are neither parameters nor observables
 
 
@@ -29,10 +30,11 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
     ``folder`` is where the sweep is, None when it is gone.
     """
 
-    _metadata = ("grid", "drawn", "folder", "whole")
+    _metadata = ("grid", "drawn", "folder", "whole", "fixed")
     grid: tuple[str, ...]
     drawn: tuple[str, ...]
     folder: Path | None
+    fixed: tuple[str, ...]  # settings that all runs have in common: "n = 16"
     whole: int  # rows of the sweep; a selection of them, or of columns, is shown as any table
 
     @property
@@ -119,11 +121,12 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
         return mean_table(pandas.DataFrame(self), groups, self.observed)
 
     def plot(self, kind: str = "heatmap", **options: Any) -> "Figure":
-        """A picture of the sweep: ``kind`` heatmap or lines; x, y, value, by, panels, log (`plots.sweep_plots`)."""
+        """A picture of the sweep: ``kind`` heatmap or lines; x, y, value, by, panels, log, size, ax."""
         from metastable.plots.sweep_plots import plot_sweep
 
         frame, observed = pandas.DataFrame(self), self.observed
-        return plot_sweep(lambda by: mean_table(frame, by, observed), self.parameters, observed, kind, **options)
+        fixed = getattr(self, "fixed", ())
+        return plot_sweep(lambda by: mean_table(frame, by, observed), self.parameters, observed, kind, fixed, **options)
 
 
 def mean_table(frame: pandas.DataFrame, by: list[str], observed: Sequence[str]) -> pandas.DataFrame:
@@ -147,7 +150,7 @@ def read_table(folder: str | Path, partial: bool = False) -> SweepTable:
     place = Path(folder)
     if not place.is_dir():
         raise InputError(f"There is no sweep in {str(folder)!r}; give the folder of one.")
-    read_provenance(place, "sweep")
+    settings = read_provenance(place, "sweep").get("settings", {})
     plan = read_plan(place)
     landed = sorted(numbers_in(place, CHUNKS))
     if plan is None or not landed:
@@ -167,4 +170,7 @@ def read_table(folder: str | Path, partial: bool = False) -> SweepTable:
     table.drawn = tuple(plan.design.draws.ranges) if plan.design.draws else ()
     table.folder = place
     table.whole = len(table)
+    table.fixed = tuple(
+        f"{k} = {v}" for k, v in settings.items() if k not in _UNSAID and isinstance(v, str | int | float)
+    )
     return table

@@ -92,6 +92,22 @@ def rounding_of_rates(dyn: Dynamics, d: int) -> float:
     return found.size * found.condition if found.condition < _WORST_BASIS else np.inf
 
 
+def settled_until(dyn: Dynamics, d: int, layer: float | None = None) -> float:
+    """The time up to which a chart computes the pull between references as it is; inf where it has settled by then.
+
+    Beyond e^CAP a chart takes attention for saturated: what one reference still pulls at another is shrunk to nothing,
+    for a run and its copies alike. Where growing directions turn, attention changes sides for ever, and that is wrong.
+    """
+    found = _eigenbasis(dyn.weights.value_map(d=d)[0])
+    values = found.a + 1j * found.b
+    factors = 1.0 + (layer or 0.0) * values
+    rates = values.real if layer is None else np.log(np.maximum(np.abs(factors), 1e-300)) / layer
+    turning = values.imag != 0.0 if layer is None else np.angle(factors) != 0.0
+    if not (turning & (rates > 0.0)).any():
+        return np.inf
+    return float(CAP / rates.max())
+
+
 def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
     """The matrix that takes coordinates in a copy's basis to the run's own, for comparing them.
 

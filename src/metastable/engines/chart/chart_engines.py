@@ -11,6 +11,7 @@ from metastable.backend import jax, jnp
 from metastable.engines.chart import basis, kernel_runs, steps
 from metastable.engines.chart import state as chart_state
 from metastable.engines.chart.basis import Chart
+from metastable.engines.chart.hidden_pulls import hidden
 from metastable.engines.chart.kernels import refer_every
 from metastable.engines.chart.steps import Reached, Stepped
 from metastable.engines.costs import chart_seconds
@@ -120,7 +121,8 @@ class JaxChart(Engine):
             own = state if len(groups) == 1 else {n: a[group] if np.ndim(a) > 1 else a for n, a in state.items()}
             parts.append(self._advance(plan, own, stops, group))
         after, saved = parts[0] if len(parts) == 1 else _merged(parts, groups)
-        return after, replace(saved, compared=compared(plan, np.asarray(saved.compared)))
+        left_out = hidden(plan, of_runs(plan), stops.times, saved.extra["chart_y"], saved.extra["chart_refs"])
+        return after, replace(saved, compared=compared(plan, np.asarray(saved.compared)), hidden=left_out)
 
     def _advance(self, plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tuple[State, Saved]:
         go = _adaptive if plan.method.adaptive else _fixed
@@ -304,4 +306,5 @@ class KernelChart(Engine):
         after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         reached, nobody = np.full(plan.runs, stops.end), np.zeros(plan.runs, bool)
-        return after, Saved(x, reached, nobody, extra, compared(plan, saved.zeta))
+        left_out = hidden(plan, found, stops.times, saved.y, saved.refs)
+        return after, Saved(x, reached, nobody, extra, compared(plan, saved.zeta), hidden=left_out)

@@ -20,6 +20,7 @@ def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple
     choice = by_rows(dyn, y, lambda rows: gaps_below(dyn, chart, t, y, refs, rows).argmax(axis=-1)[..., None])
     held = jax.nn.one_hot(choice[..., 0], n, dtype=y.dtype).sum(axis=-2) if n <= 512 else _counts(choice[..., 0], n)
     square = (X**2).sum(axis=-1)
+    sees = jnp.asarray(~dyn.mask.blind(n))  # a token that sees nobody stays where it is, and goes with nobody
 
     def best_near(some: Array | None) -> Array:
         # distances pick candidates only, so they need no care; ties go to the lower index, so chains never close
@@ -27,6 +28,7 @@ def refer(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tuple
         mine = jnp.take(square, rows, axis=-1)[..., :, None]
         apart = mine + square[..., None, :] - 2.0 * jnp.einsum("...id,...jd->...ij", jnp.take(X, rows, axis=-2), X)
         near = apart <= _NEAR**2 * jnp.minimum(mine, square[..., None, :])
+        near = near & sees & jnp.take(sees, rows)[:, None]
         near = near | (rows[:, None] == jnp.arange(n))
         return jnp.argmax(jnp.where(near, held[..., None, :], -1.0), axis=-1)[..., None]
 

@@ -18,7 +18,7 @@ References are chosen anew as the run goes on; any choice is exact, a good one (
 This needs attention that does not change when a row of scores is shifted, and rows that sum to 1. Where a
 normalisation does not declare that, scores are taken whole, and with row sums a_i the pull s_i gains
 (a_i - 1) xi_ref(i). Every token is then its own reference: offsets would be lost in such scores, for a run and its
-copies alike, and nobody would notice.
+copies alike, and nobody would notice. The row of a token that sees nobody is 0 in any case, a_i = 0.
 """
 
 from collections.abc import Callable
@@ -50,6 +50,11 @@ def start(chart: Chart, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Chart state at t = 0: every token its own reference. The basis may have a leading axis of runs, as z has."""
     y = quiet_product(np.asarray(z), np.swapaxes(np.asarray(chart.S_inv), -1, -2))
     return y, np.broadcast_to(np.arange(z.shape[-2]), z.shape[:-1])
+
+
+def sums_to_one(dyn: Dynamics, n: int) -> bool:
+    """Whether all rows of attention between n tokens sum to 1; that of a token that sees nobody sums to 0."""
+    return bool(dyn.normalise.stochastic and not dyn.mask.blind(n).any())
 
 
 def scaled_tokens(chart: Chart, t: Array, y: Array, refs: Array) -> Array:
@@ -188,7 +193,9 @@ def gathered(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> tu
         jump = jumped[..., :-1] - jumped[..., -1:] * mine
         s, total = pulled[..., :-1] + E * jump, pulled[..., -1:]
         if dyn.normalise.stochastic:
-            return jnp.concatenate([s / positive(total), jnp.ones_like(total)], axis=-1)
+            sees = jnp.asarray(~dyn.mask.blind(y.shape[-2]), y.dtype)
+            sees = (sees if rows is None else jnp.take(sees, rows))[:, None]
+            return jnp.concatenate([s / positive(total), jnp.broadcast_to(sees, total.shape)], axis=-1)
         return jnp.concatenate([s, total], axis=-1)
 
     both = by_rows(dyn, y, some)
@@ -230,7 +237,7 @@ def pulls(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, held: Ar
     """What moves references, (s, a - 1), and what moves offsets, s_j - s_ref + (a_j - a_ref) xi_ref."""
     s, total = gathered(dyn, chart, t, y, refs)
     offsets = s - gather(s, refs)
-    if not dyn.normalise.stochastic:
+    if not sums_to_one(dyn, y.shape[-2]):
         c, _, _ = views(chart, t, y, refs)
         xi = jnp.exp(jnp.minimum(chart.top * t, CAP)) * c
         offsets = offsets + (total - gather(total, refs)) * xi
@@ -241,7 +248,7 @@ def root_pull(chart: Chart, t: Array, pull: Pull, since: Array, dyn: Dynamics, w
     """What moves references w held in the scale of ``since`` where V contracts, before L is applied."""
     s, excess = pull
     moved = jnp.where(contracting(chart), flow(chart, since - t, s), flow(chart, -t, s))
-    return moved if dyn.normalise.stochastic else moved + excess * w
+    return moved if sums_to_one(dyn, w.shape[-2]) else moved + excess * w
 
 
 def settle(chart: Chart, h: Array, y: Array, refs: Array) -> Array:

@@ -20,7 +20,7 @@ def layers(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, h: Arra
     """Remark 4, exactly: z_i + h sum_j P_ij R^{-1} V (z_j - z_i) with R = I + h V, scale moved on to t + h."""
     (s, excess), offsets = chart_state.pulls(dyn, chart, t, y, refs, y)
     down = contracting(chart)
-    if not dyn.normalise.stochastic:  # x + h a V x in the scale of t + h: z + h R^{-1} V (a - 1) z
+    if not chart_state.sums_to_one(dyn, y.shape[-2]):  # x + h a V x in the scale of t + h: z + h R^{-1} V (a - 1) z
         s = s + excess * jnp.where(down, y, flow(chart, t, y))
     root = jnp.where(down, s + y, flow(chart, -(t + h), s))
     pull = jnp.where(chart_state.own(y, refs), root, offsets)

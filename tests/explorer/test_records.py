@@ -1,0 +1,52 @@
+"""The list of records: whatever lies in the folder, the list is made."""
+
+import json
+import os
+
+import pytest
+
+from metastable.errors import InputError
+
+pytest.importorskip("nicegui")
+from metastable.explorer.records_page import Library
+
+DAMAGED = {
+    "not-json": b"{ not",
+    "empty": b"",
+    "no-object": b"[]",
+    "no-kind": b"{}",
+    "list-of-kinds": b'{"kind": []}',
+    "object-of-kinds": b'{"kind": {"run": 1}}',
+    "deep": b"[" * 200_000,
+    "no-text": b"\xff\xfe\x00",
+}
+
+
+def put(folder, name, data):
+    path = os.fsencode(folder) + b"/" + os.fsencode(name)
+    os.mkdir(path)
+    with open(path + b"/provenance.json", "wb") as file:
+        file.write(data)
+
+
+def test_damaged_records_are_listed_as_such(tmp_path):
+    for name, data in DAMAGED.items():
+        put(tmp_path, name, data)
+    put(tmp_path, "good", b'{"kind": "run"}')
+    found = {name: (kind, state) for name, kind, state in Library(tmp_path).records()}
+    assert found.pop("good") == ("run", "unfinished")
+    assert set(found) == set(DAMAGED)
+    assert all(kind == "?" and state.startswith("damaged: ") for kind, state in found.values())
+
+
+def test_a_name_that_is_no_text_is_listed_and_cannot_be_opened(tmp_path):
+    try:
+        put(tmp_path, b"bad\xff", b'{"kind": "run"}')
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    [(name, kind, state)] = Library(tmp_path).records()
+    assert (name, kind) == ("bad\\xff", "?")
+    assert "rename" in state
+    json.dumps([name, state]).encode()  # what a page is made of
+    with pytest.raises(InputError, match="no record"):
+        Library(tmp_path).run(name)
