@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from metastable.experiments import controlled_flows, experiment, fitted_systems, learned_mlps, model_best_system
+from metastable.experiments import (
+    controlled_flows,
+    experiment,
+    fitted_systems,
+    learned_mlps,
+    model_best_system,
+    optimal_control,
+)
 from metastable.experiments import small_transformers as small
 from metastable.experiments.base import Work, self_check
 from metastable.theory.control_forms import best_compromise, constant_effort, least_effort, least_error_of_a_pair
@@ -117,6 +124,23 @@ def test_a_tiny_run_is_judged_and_drawn(name: str, monkeypatch: pytest.MonkeyPat
     assert told
 
 
+def test_a_descent_that_has_not_come_to_rest_decides_nothing() -> None:
+    params = optimal_control.Params(instances=24, weights=(0.1,), pieces=(1, 2))
+    data: dict[str, np.ndarray] = {}
+    for family in optimal_control.FAMILIES:
+        given = [optimal_control.problem(params, family, seed) for seed in range(24)]
+        for pieces in params.pieces:
+            far = {"x0": np.stack([x for x, _ in given]), "targets": np.stack([y for _, y in given])}
+            data |= {f"{family}-{pieces}/{key}": value for key, value in far.items()}
+            data |= {f"{family}-{pieces}/{key}": np.full((24, 1), 5.0) for key in ("error", "effort", "unrest")}
+    moving = optimal_control.judge(params, data)
+    resting = optimal_control.judge(params, {k: 0.0 * v if "unrest" in k else v for k, v in data.items()})
+    missed = [k for k, v in enumerate(moving) if "reaches" in v.claim or ("brought" in v.claim and v.kind != "theorem")]
+    assert len(missed) == 6
+    assert {moving[k].status for k in missed} == {"not measured"}
+    assert {resting[k].status for k in missed} == {"fails"}
+
+
 @pytest.mark.slow
 def test_one_token_comes_to_the_closed_form() -> None:
     x, y = np.array([[[1.0, 0.0, 0.0]]]), np.array([[[np.cos(2.0), np.sin(2.0), 0.0]]])
@@ -124,6 +148,7 @@ def test_one_token_comes_to_the_closed_form() -> None:
         found = controlled_flows.solved(("V",), x, y, np.array([0.1]), pieces, 500)
         error, effort = best_compromise(2.0, 0.1, pieces)
         assert found["error"][0] + 0.1 * found["effort"][0] == pytest.approx(error + 0.1 * effort, rel=5e-3)
+        assert found["unrest"][0] < 0.02
 
 
 @pytest.mark.slow

@@ -66,6 +66,20 @@ def prices(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: st
     return (found["error"] + data[2] * found["effort"]).sum(), terms
 
 
+def unrest(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: str) -> Array:
+    """|slope| |maps| / price of every problem, (B,): how far a descent is from its end.
+
+    In a bowl whose bottom is no further away than the maps are large, a price is above the least one by at most so much
+    of itself.
+    """
+
+    def norm(arrays: Maps) -> Array:
+        return jnp.sqrt(jnp.stack([jnp.square(a).sum(axis=(1, 2, 3, 4)) for a in arrays.values()]).sum(axis=0))
+
+    slope, terms = jax.grad(prices, has_aux=True)(maps, data, beta, loss)
+    return norm(slope) * norm(maps) / (terms["error"] + data[2] * terms["effort"])
+
+
 def solved(
     names: tuple[str, ...],
     x0: np.ndarray,
@@ -79,7 +93,7 @@ def solved(
     seed: int = 0,
     report: Callable[[float], None] | None = None,
 ) -> Data:
-    """Errors and efforts (B,), last tokens (B, n, d), and the maps, name by name, of the best that was found."""
+    """Errors, efforts and `unrest` (B,), last tokens (B, n, d), and the maps, name by name, of the best found."""
 
     def objective(maps: Any, data: Any) -> tuple[Array, dict[str, Array]]:
         return prices(maps, data, beta, loss)
@@ -87,6 +101,8 @@ def solved(
     start = first_maps(names, len(x0), pieces, x0.shape[-1], seed)
     data = (jnp.asarray(x0), jnp.asarray(targets), jnp.asarray(weights))
     maps, _ = descend(objective, start, data, steps=steps, rate=0.05, report=report)
-    found = jax.jit(lambda own, data: priced(own, data, beta, loss))(maps, data)
+    found = jax.jit(lambda own, data: {**priced(own, data, beta, loss), "unrest": unrest(own, data, beta, loss)})(
+        maps, data
+    )
     assert bool(jnp.isfinite(found["error"]).all())
     return {name: np.asarray(array) for name, array in {**found, **maps}.items()}

@@ -90,7 +90,7 @@ def _solved(params: Params, family: str, pieces: int, report: Callable[[float], 
         seed=params.seed,
         report=report,
     )
-    kept = {key: found[key].reshape(len(x0), len(many)) for key in ("error", "effort")}
+    kept = {key: found[key].reshape(len(x0), len(many)) for key in ("error", "effort", "unrest")}
     return {**kept, "x0": x0, "targets": targets, "end": found["end"].reshape(len(x0), len(many), *x0.shape[1:])}
 
 

@@ -22,10 +22,9 @@ def hidden(plan: Plan, charts: list[Chart], times: np.ndarray, y: np.ndarray, re
     States y (m, B, n, d) and references (m, B, n) are those at ``times`` (m,); ``charts`` has one for every run.
     """
     out = np.zeros((len(times), plan.originals))
-    for run in range(plan.originals):
-        late = np.flatnonzero(times * float(charts[run].top) > CAP)
-        if not len(late):
-            continue
+    tops = np.array([float(chart.top) for chart in charts[: plan.originals]])
+    for run in np.flatnonzero(times.max(initial=0.0) * tops > CAP).tolist():  # few runs go on for so long
+        late = np.flatnonzero(times * tops[run] > CAP)
         places = np.resize(late, 1 << (len(late) - 1).bit_length())  # few lengths, so that few are compiled
         chart, late_times = cast(charts[run], plan.dtype), plan.number(times[places])
         pulls = _left_out(cast(plan.model, plan.dtype), chart, late_times, y[places, run], refs[places, run])
