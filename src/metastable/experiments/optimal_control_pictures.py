@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from metastable.experiments.base import Data, Figures
-from metastable.experiments.optimal_control_verdicts import WORDS, angles, least_errors
+from metastable.experiments.optimal_control_verdicts import PRICE, WORDS, angles, least_errors
 from metastable.plots.style import INK, PALETTE, SOFT, captioned, panels, paper
 from metastable.theory.control_forms import best_compromise, least_effort
 
@@ -34,23 +34,30 @@ def _one_token(params: Any, data: Data) -> Any:
         curve = np.array([best_compromise(float(theta[shown]), float(w), pieces) for w in grid])
         left.plot(curve[:, 1], curve[:, 0], color=colour, lw=1.2)
         effort, error = data[f"one-{pieces}/effort"], data[f"one-{pieces}/error"]
-        left.scatter(effort[shown], error[shown], s=18, color=colour, zorder=3, label=_name(pieces))
+        unrest = data[f"one-{pieces}/unrest"]
+        _dots(left, effort[shown], error[shown], unrest[shown], colour, _name(pieces))
         right.plot(wide, [least_effort(float(a), pieces) / a**2 for a in wide], color=colour, lw=1.2)
         gone = _went(data, pieces)
-        right.scatter(gone, effort[:, 0] / gone**2, s=10, color=colour, zorder=3, label=_name(pieces))
+        _dots(right, gone, effort[:, 0] / gone**2, unrest[:, 0], colour, _name(pieces))
     left.set(xlabel="effort", ylabel="error $|x(1) - y|^2$", yscale="log", title=f"target {theta[shown]:.2f} rad away")
     right.set(
         xlabel="angle that the token went (rad)", ylabel="effort / angle$^2$", ylim=(0.9, 2.15), title="all targets"
     )
     right.axhline(1.0, color=SOFT, lw=0.8, ls=_DASHES)
     left.legend(loc="upper right")
-    right.legend(loc="upper left")
     return captioned(
         figure,
         f"Dots: weights found by descent, {params.instances} targets on the sphere in R^{params.d} from seed "
         f"{params.seed} on, n = 1, V free, weights of the effort {', '.join(f'{w:g}' for w in params.weights)} (right: "
-        "the smallest). Lines: closed forms. Dashed: V free to change at every moment.",
+        "the smallest); open ones had not come to rest. Lines: closed forms. Dashed: V free to change at every moment.",
     )
+
+
+def _dots(axes: Any, x: np.ndarray, y: np.ndarray, unrest: np.ndarray, colour: str, name: str) -> None:
+    """Descents: filled where they came to rest, open where more steps would change them."""
+    filled = [colour if one <= PRICE else "none" for one in unrest]
+    axes.scatter(x, y, s=14, facecolors=filled, edgecolors=colour, linewidths=1.0, zorder=3)
+    axes.scatter([], [], s=14, color=colour, label=name)
 
 
 def _went(data: Data, pieces: int) -> np.ndarray:
@@ -65,14 +72,15 @@ def _reach(params: Any, data: Data) -> Any:
     for family, colour in (("together", PALETTE[0]), ("opposite", PALETTE[1])):
         least = least_errors(data, family, last)
         name = "two in one place" if family == "together" else "two opposite ones"
-        left.scatter(least, data[f"{family}-{last}/error"][:, 0], s=12, color=colour, label=name)
+        _dots(left, least, data[f"{family}-{last}/error"][:, 0], data[f"{family}-{last}/unrest"][:, 0], colour, name)
     top = left.get_xlim()[1]
     left.plot([0.0, top], [0.0, top], color=SOFT, lw=0.8, ls=_DASHES)
     left.set(xlabel="least error that is possible", ylabel="error that was found", title="out of reach")
     left.legend(loc="upper left")
     for family, colour in zip(WORDS, PALETTE):
         x, y = (np.maximum(data[f"{family}-{p}/error"][:, 0], 1e-8) for p in (first, last))
-        right.scatter(x, y, s=10, color=colour, label=WORDS[family])
+        unrest = np.maximum(*(data[f"{family}-{p}/unrest"][:, 0] for p in (first, last)))
+        _dots(right, x, y, unrest, colour, WORDS[family])
     ends = (min(right.get_xlim()[0], 1e-4), right.get_xlim()[1])
     right.set(xscale="log", yscale="log", xlabel="error, constant weights", ylabel=f"error, {last} stretches of time")
     right.plot(ends, ends, color=SOFT, lw=0.8, ls=_DASHES)
@@ -84,7 +92,7 @@ def _reach(params: Any, data: Data) -> Any:
         f"dot is a target, Q, K, V free, beta = {params.beta:g}; {params.n} tokens, clouds of {params.cloud}, "
         f"d = {params.d}, "
         f"{params.instances} seeds from {params.seed} on, weight of the effort {params.small:g}; below the dashed line "
-        "weights over time err less.",
+        "weights over time err less. Open dots: a descent had not come to rest.",
     )
 
 

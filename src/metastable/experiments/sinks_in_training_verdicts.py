@@ -130,6 +130,9 @@ def _grid(params: Any, count: int) -> tuple[Any, Any, np.ndarray]:
     figure, axes = panels(None, count, 2.4 if count > 2 else 3.2, 0.95)
     for axis in axes:
         axis.set_xscale("symlog", linthresh=10.0)
+        shown = [step for step in (0, 10, 30, 100, 300, 1000, 3000) if step <= params.steps]
+        axis.set_xticks(shown, [f"{step:,}" for step in shown])
+        axis.set_xticks([], minor=True)
         axis.set_xlabel("step")
     return figure, axes, np.array(params.checkpoints)
 
