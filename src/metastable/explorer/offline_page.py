@@ -23,7 +23,7 @@ MODULES = (
     "player",
 )  # fmt: skip
 THEMES = (None, "light", "dark")
-_OPTIONS = ("of", "names", "limit")  # those of `pack` that a user may give
+_OPTIONS = ("of", "names", "limit", "extra", "brief")  # those of `pack`
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const)\b)", re.MULTILINE)
 
