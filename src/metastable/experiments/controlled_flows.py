@@ -77,7 +77,8 @@ def unrest(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: st
         return jnp.sqrt(jnp.stack([jnp.square(a).sum(axis=(1, 2, 3, 4)) for a in arrays.values()]).sum(axis=0))
 
     slope, terms = jax.grad(prices, has_aux=True)(maps, data, beta, loss)
-    return norm(slope) * norm(maps) / (terms["error"] + data[2] * terms["effort"])
+    found: Array = norm(slope) * norm(maps) / (terms["error"] + data[2] * terms["effort"])
+    return found
 
 
 def solved(
