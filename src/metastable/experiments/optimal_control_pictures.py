@@ -76,7 +76,7 @@ def _reach(params: Any, data: Data) -> Any:
     top = left.get_xlim()[1]
     left.plot([0.0, top], [0.0, top], color=SOFT, lw=0.8, ls=_DASHES)
     left.set(xlabel="least error that is possible", ylabel="error that was found", title="out of reach")
-    left.legend(loc="upper left")
+    left.legend(loc="lower right")
     for family, colour in zip(WORDS, PALETTE):
         x, y = (np.maximum(data[f"{family}-{p}/error"][:, 0], 1e-8) for p in (first, last))
         unrest = np.maximum(*(data[f"{family}-{p}/unrest"][:, 0] for p in (first, last)))
@@ -108,7 +108,7 @@ def _clouds(params: Any, data: Data) -> Any:
         axis.scatter(end[0][:, 0], end[0][:, 1], s=10, color=PALETTE[0], alpha=0.8, linewidths=0, label="end")
         axis.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal", xticks=[], yticks=[])
         axis.set_title(f"{family}, {'constant' if pieces == 1 else _name(pieces)}", fontsize="small")
-    axes[0].legend(loc="lower left", fontsize="x-small", handletextpad=0.2)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     return captioned(
         figure,
         f"Clouds of {params.cloud} tokens of the first seed ({params.seed}), first two of {params.d} coordinates; Q, "
