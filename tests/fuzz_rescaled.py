@@ -86,13 +86,19 @@ def _singular(rng, d):
     return V
 
 
+def _slow(rng, d):
+    """One fast direction, the others slow; half of the time along the axes (see `draw`)."""
+    V = np.diag(np.concatenate([[rng.uniform(0.6, 1.0)], 10.0 ** -rng.uniform(1.0, 3.0, d - 1)]))
+    return V if rng.random() < 0.5 else _turned(V, rng)
+
+
 def _turned(V, rng):
     S = rng.normal(size=V.shape) if rng.random() < 0.4 else np.linalg.qr(rng.normal(size=V.shape))[0]
     return V if rng.random() < 0.3 else S @ V @ np.linalg.inv(S)
 
 
 VALUES = (
-    _normal, _symmetric, _oblique, _parallel, _triangular, _defective, _nearly_defective, _complex, _singular,
+    _normal, _symmetric, _oblique, _parallel, _triangular, _defective, _nearly_defective, _complex, _singular, _slow,
 )  # fmt: skip
 
 
@@ -170,6 +176,8 @@ def draw(seed: int, number: int) -> Case:
     Q, K = rng.normal(size=(2, k, d)) / np.sqrt(d)
     if k == d and rng.random() < 0.3:
         Q, K = np.eye(d) * rng.choice([-1.0, 1.0]), np.eye(d)
+    if value is _slow and rng.random() < 0.5:  # scores that do not see the first axis
+        Q[:, 0] = K[:, 0] = 0.0
     times = np.concatenate([[0.0], np.unique(np.round(np.geomspace(1.0, t, 12)))])
     V, beta, z = value(rng, d), float(rng.uniform(0.3, 3.0)), rng.uniform(-1, 1, (n, d))
     return Case(value.__name__.strip("_"), method, normalise, mask, V, Q, K, beta, z, dt, times, bias)

@@ -43,8 +43,8 @@ class Trajectory:
     message : str
         The status in a sentence.
     valid_until : float or None
-        The last saved time to which the first six digits are certified: a shaken copy of the run agreed so far. None
-        where nothing was certified (see ``trust`` of `simulate`).
+        The last saved time to which the first six digits (in float32 three) are certified: a shaken copy of the run
+        agreed so far. None where nothing was certified (see ``trust`` of `simulate`).
     provenance : mapping
         How the run was made: method, steps, tolerances, seed, versions, wall time.
     missing : tuple of str

@@ -193,6 +193,54 @@ def test_3_pulls_that_the_chart_leaves_out_end_the_certificate():
     assert np.abs(run.x[-1] - truth[-1]).max() > 0.01
 
 
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_3_flat_attention_within_a_cluster_ends_the_certificate(mask):
+    """Scores that do not see the fastest direction: beyond e^300 they were shrunk with it, and attention was flat."""
+    V, half = np.diag([1.0, 0.02]), np.diag([0.0, 1.0])
+    x, times = ms.initial.cube(5, 2, seed=3), np.array([0.0, 150.0, 290.0, 400.0])
+    with gmpy2.context(gmpy2.get_context(), precision=2600):
+        exact = many_digits.exact
+        seen = None if mask == "full" else np.tri(5)
+        truth = many_digits.fixed(
+            many_digits.Rescaled(exact(V), exact(half), seen=seen), exact(x), times, 0.5, many_digits.EULER, 2600
+        )
+    dyn = ms.Dynamics(ms.Weights(half, half, V), geometry="rescaled", mask=mask)
+    run, told = quietly(dyn, x, t=400.0, dt=0.5, method="euler", save=times)
+    assert_honest(run, told, truth)
+    assert 290.0 <= run.valid_until <= 301.0
+
+
+def test_3_attention_that_turns_late_ends_the_certificate():
+    """Beyond e^300 scores between clusters and within them have other units: a token took the wrong side, 200% off."""
+    V, Q, K = np.diag([1.0, 0.01, 0.001]), np.array([[0.0, 1.0, 0.0]]), np.array([[0.0, 0.0, 1.0]])
+    turn = 1.0 / (np.exp(0.01 * 304.73) - 1.0)  # token 2 turns from token 0 to token 1 at t = 304.73
+    x = 1e6 * np.array([[1.0, -turn, 1.0], [-1.0, -1.0, -1.0], [0.7, 1.0, 0.5]])
+    times = np.array([0.0, 300.0, 304.0, 306.0, 320.0])
+    truth = many_digits.rk4(V, x, times, dt=0.5, score=Q.T @ K, causal=True, bits=2000)
+    dyn = ms.Dynamics(ms.Weights(Q, K, V), geometry="rescaled", mask="causal")
+    run, told = quietly(dyn, x, t=320.0, dt=0.5, save=times)
+    assert_honest(run, told, truth)
+    assert run.valid_until == 304.0
+
+
+def test_3_rows_with_a_deep_threshold_are_not_taken_for_granted():
+    def within(scores, seen):
+        s = scores if seen is None else jnp.where(seen, scores, -jnp.inf)
+        w = jnp.where(s.max(axis=-1, keepdims=True) - s < 3e5, 1.0, 0.0)
+        return w / w.sum(axis=-1, keepdims=True)
+
+    declared = ms.Normalisation(within, name="within", shift_invariant=True, stochastic=True, by_rows=True)
+    weights, x = ms.Weights(V=np.array([[1.0, 0.1], [0.1, 0.3]])), ms.initial.cube(5, 2, seed=5)
+    plain, run = (
+        quietly(ms.Dynamics(weights, beta=4.0, normalise=part, geometry="rescaled"), x, t=10.0, save=[0.0, 1.0, 10.0])[
+            0
+        ]
+        for part in (within, declared)
+    )
+    assert plain.valid_until == 10.0
+    assert np.abs(run.x - plain.x)[run.t <= run.valid_until].max() < 1e-6
+
+
 @pytest.mark.slow
 def test_3_growing_directions_that_turn_are_certified_while_the_chart_holds():
     V = np.array([[0.7, 2.3, 0.0], [-2.3, 0.7, 0.0], [0.0, 0.0, -0.005]])

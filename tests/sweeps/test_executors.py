@@ -96,3 +96,13 @@ def test_executors_that_cannot_be_are_refused():
         make_executor(-1)
     with pytest.raises(InputError, match="tcp://host:8786"):
         make_executor(0, "nowhere")
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_lives_on_whatever_kills_its_workers():
+    """Dask gives a worker up after some deaths; tasks then waited for ever."""
+    pytest.importorskip("distributed")
+    with make_executor(2, "local", 60.0) as cluster:
+        for k in range(7):
+            assert everything(cluster, [(k, die, (0,))])[k].why == "died"
+        assert everything(cluster, [("after", square, (3,))])["after"].value == 9

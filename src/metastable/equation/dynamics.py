@@ -201,7 +201,7 @@ def _refuse_nonsense(dyn: Dynamics) -> None:
     """One sentence for every combination of parts that has no meaning."""
     if not dyn.normalise.masked and dyn.mask.visible is not None:
         raise InputError(
-            f"{dyn.normalise.name} needs mask='full': a masked matrix cannot be scaled to be doubly stochastic."
+            f"{dyn.normalise.name} needs mask='full': most masked matrices cannot be scaled to be doubly stochastic."
         )
     if dyn.geometry.rescales:
         why = _against_rescaling(dyn)

@@ -59,7 +59,7 @@ def sinkhorn(scores: Array, visible: Array | None = None) -> Array:
      [0.880797 0.119203]]
     """
     if visible is not None:
-        raise InputError("sinkhorn needs mask='full': a masked matrix cannot be scaled to doubly stochastic.")
+        raise InputError("sinkhorn needs mask='full': most masked matrices cannot be scaled to be doubly stochastic.")
     scores = jnp.asarray(scores)
     if scores.ndim < 2 or scores.shape[-1] != scores.shape[-2]:
         raise InputError(f"sinkhorn needs as many queries as keys, but the scores have shape {scores.shape}.")

@@ -135,7 +135,7 @@ class Weights:
         now = self.at(t)
         V = np.eye(_dimension(now, d))[None] if now.V is None else np.asarray(now.V)
         V = V if now.O is None else np.einsum("hdv,hve->hde", np.asarray(now.O), V)
-        return np.broadcast_to(V, (self.heads, *V.shape[1:]))
+        return _for_heads(V, self.heads)
 
     def score_map(self, t: float = 0.0, d: int | None = None) -> np.ndarray:
         """Q_h^T K_h as one (h, d, d) array."""
@@ -147,10 +147,14 @@ class Weights:
             A = K if now.Q is None else np.swapaxes(Q, -1, -2)
         else:
             A = np.einsum("hkd,hke->hde", *(np.broadcast_arrays(Q, K) if Q.shape != K.shape else (Q, K)))
-        return np.broadcast_to(A, (self.heads, *A.shape[1:]))
+        return _for_heads(A, self.heads)
 
 
 _RANKS = {"Q": 3, "K": 3, "V": 3, "O": 3, "q_bias": 2, "k_bias": 2, "v_bias": 2, "o_bias": 1}
+
+
+def _for_heads(maps: np.ndarray, heads: int) -> np.ndarray:
+    return maps if len(maps) == heads else np.broadcast_to(maps, (heads, *maps.shape[1:]))
 
 
 def _dimension(weights: Weights, d: int | None) -> int:

@@ -175,7 +175,7 @@ class _Course:
             self.state, saved = engine.advance(plan, self.state, stops)
         parted = np.zeros((len(stops), own))
         if plan.shakes is not None:
-            parted = np.maximum.accumulate(np.maximum(trust.apart(plan, saved, stops.times), self.worst), axis=0)
+            parted = np.maximum.accumulate(np.maximum(trust.apart(plan, saved), self.worst), axis=0)
             self.worst = parted[-1] if len(parted) else self.worst
         x = _kept(saved.x, kept, own)
         extra = {name: _kept(a, kept, own) for name, a in saved.extra.items()}

@@ -134,6 +134,9 @@ def make_plan(
     engine = getattr(engine, "name", engine)  # an engine of the table, or its name
     if not isinstance(engine, str):
         raise InputError(f"engine must be a name (`metastable list engines`), not {type(engine).__name__}.")
+    dtype = np.dtype(dtype).name if isinstance(dtype, (type, np.dtype)) else dtype
+    if not isinstance(trust, (bool, np.bool_)):
+        raise InputError(f"trust must be True or False, not {trust!r}.")
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     t = real("t", t, least=0.0)
@@ -164,7 +167,10 @@ def make_plan(
 def _members(dynamics: Any) -> list[Dynamics]:
     given = [dynamics] if isinstance(dynamics, Dynamics) else dynamics
     if not isinstance(given, (list, tuple)) or not given or not all(isinstance(m, Dynamics) for m in given):
-        what = type(dynamics).__name__ if not isinstance(dynamics, (list, tuple)) else f"{len(dynamics)} other objects"
+        what = type(dynamics).__name__
+        if isinstance(dynamics, (list, tuple)):
+            other = next((type(m).__name__ for m in dynamics if not isinstance(m, Dynamics)), "")
+            what = f"a {what} with a {other} in it" if other else f"an empty {what}"
         raise InputError(f"dynamics must be a Dynamics object or a list of them, not {what}.")
     if any(m.noisy for m in given):
         given = [with_numbers(m, noise=np.asarray(m.noise, float)[()]) for m in given]

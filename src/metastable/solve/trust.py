@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from metastable.backend import jax
-from metastable.engines.chart.basis import rounding_of_rates, settled_until
+from metastable.engines.chart.basis import rounding_of_rates
 from metastable.engines.interface import Saved
 from metastable.engines.simd.compare import largest_gaps
 from metastable.equation.dynamics import Dynamics
@@ -101,10 +101,10 @@ def shaken_dynamics(dyn: Dynamics, d: int, rng: np.random.Generator, eps: float)
     return with_numbers(dyn, weights=w, block=block, position=position, beta=float(beta))
 
 
-def apart(plan: Plan, saved: Saved, times: np.ndarray) -> np.ndarray:
+def apart(plan: Plan, saved: Saved) -> np.ndarray:
     """How far each run is from its copies at every stop, (m, runs): relative to the size of each direction.
 
-    inf beyond the times up to which the chart of a rescaled run holds, which its copies cannot tell.
+    At least as far as the engine says that a run may be wrong, which its copies cannot tell.
 
     Where x holds no copies, its coordinates are orthogonal, and a token is off by at most sqrt(d) times as much as the
     worst of them.
@@ -119,16 +119,7 @@ def apart(plan: Plan, saved: Saved, times: np.ndarray) -> np.ndarray:
         if saved.compared is not None:
             by_direction = largest_gaps(saved.compared[:, :own], saved.compared[:, copies], along=True)
             found = np.maximum(found, by_direction * (np.sqrt(plan.d) if alone else 1.0))
-    found = found if saved.hidden is None else np.maximum(found, saved.hidden)
-    return np.where(np.asarray(times)[:, None] > _settled_until(plan), np.inf, found)
-
-
-def _settled_until(plan: Plan) -> np.ndarray:
-    if not plan.model.geometry.rescales:
-        return np.full(plan.originals, np.inf)
-    layer = plan.dt if plan.method.discrete else None
-    which, place = np.unique(plan.which[: plan.originals], return_inverse=True)
-    return np.array([settled_until(plan.dynamics[k], plan.d, layer) for k in which])[place]
+    return found if saved.hidden is None else np.maximum(found, saved.hidden)
 
 
 def limit(dtype: str) -> float:

@@ -39,10 +39,10 @@ class DaskExecutor(Executor):
         self._futures: dict[Any, Any] = {}  # key of the future -> (future, key of the task)
         self._done: queue.Queue[Any] = queue.Queue()
         if cluster == "local":
-            count = jobs or os.cpu_count() or 1
+            self._count = jobs or os.cpu_count() or 1
             with shared_cores(1):
                 self._local = LocalCluster(
-                    n_workers=count, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
+                    n_workers=self._count, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
                 )
             cluster = self._local.scheduler_address
         elif "://" not in cluster:
@@ -87,10 +87,17 @@ class DaskExecutor(Executor):
                 raise InputError(
                     "The Dask scheduler is gone. What was finished is not lost: run the same again to go on."
                 ) from None
+            self._revive()
             return []
         while not self._done.empty():
             ready.append(self._done.get())
         return [self._outcome(future) for future in ready if future.key in self._futures]
+
+    def _revive(self) -> None:
+        """Start the workers of a cluster of our own again if none is left: Dask gives them up after some deaths."""
+        if self._local is not None and not self._client.nthreads():
+            with suppress(Exception):
+                self._local.scale(self._count)
 
     def _outcome(self, future: Any) -> Outcome:
         _, key = self._futures.pop(future.key)

@@ -52,7 +52,7 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: b
     bias = None
     if dyn.position is not None:
         bias = np.asarray(dyn.position.bias(np.arange(n), np.arange(n)))[0]
-    S, S_inv, a, b, partner, condition, _ = _eigenbasis(V)
+    S, S_inv, a, b, partner, condition, _, symmetric = _eigenbasis(V)
     if whole if whole is not None else not condition < _WORST_BASIS:
         generator = V if layer is None else _log_matrix(V, layer)
         top = max(0.0, float(np.linalg.eigvals(generator).real.max()))
@@ -60,8 +60,7 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: b
         G = float(dyn.beta) * A
         return Chart(eye, eye, G, zero, zero, top, dense=generator, L=V, bias=bias)
     grow, turn = (a, b) if layer is None else _log_layer(a, b, layer)
-    orthogonal = np.array_equal(V, V.T)
-    plain = orthogonal and np.array_equal(A, A[0, 0] * np.eye(d))
+    plain = symmetric and np.array_equal(A, A[0, 0] * np.eye(d))
     G = float(dyn.beta) * (A if plain else quiet_product(quiet_product(S.T, A), S))
     chart = Chart(S, S_inv, G, a, grow, max(0.0, float(grow.max())), b, turn, partner, bias=bias)
     return chart if b.any() or turn.any() else replace(chart, b=None, turn=None, partner=None)
@@ -82,8 +81,7 @@ def has_eigenbasis(dyn: Dynamics, d: int) -> bool:
 
 def has_orthogonal_basis(dyn: Dynamics, d: int) -> bool:
     """Whether V is symmetric: then tokens are as far apart as their coordinates are."""
-    V = dyn.weights.value_map(d=d)[0]
-    return bool(np.array_equal(V, V.T))
+    return _eigenbasis(dyn.weights.value_map(d=d)[0]).symmetric
 
 
 def rounding_of_rates(dyn: Dynamics, d: int) -> float:
@@ -92,20 +90,12 @@ def rounding_of_rates(dyn: Dynamics, d: int) -> float:
     return found.size * found.condition if found.condition < _WORST_BASIS else np.inf
 
 
-def settled_until(dyn: Dynamics, d: int, layer: float | None = None) -> float:
-    """The time up to which a chart computes the pull between references as it is; inf where it has settled by then.
-
-    Beyond e^CAP a chart takes attention for saturated: what one reference still pulls at another is shrunk to nothing,
-    for a run and its copies alike. Where growing directions turn, attention changes sides for ever, and that is wrong.
-    """
-    found = _eigenbasis(dyn.weights.value_map(d=d)[0])
-    values = found.a + 1j * found.b
-    factors = 1.0 + (layer or 0.0) * values
-    rates = values.real if layer is None else np.log(np.maximum(np.abs(factors), 1e-300)) / layer
-    turning = values.imag != 0.0 if layer is None else np.angle(factors) != 0.0
-    if not (turning & (rates > 0.0)).any():
-        return np.inf
-    return float(CAP / rates.max())
+def turns_and_grows(chart: Chart) -> bool:
+    """Whether some direction that grows also turns: attention then changes sides for ever."""
+    if chart.dense is not None:
+        values = np.linalg.eigvals(np.asarray(chart.dense))
+        return bool(((values.imag != 0.0) & (values.real > 0.0)).any())
+    return chart.turn is not None and bool(((np.asarray(chart.turn) != 0.0) & (np.asarray(chart.grow) > 0.0)).any())
 
 
 def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
@@ -123,7 +113,7 @@ def common_coordinates(chart: Chart, copy: Chart) -> np.ndarray:
 
 
 class _Eigenbasis(NamedTuple):
-    """Real S with V = S L S^{-1}, its inverse, eigenvalue parts a and b, partners, the condition number of S, |V|."""
+    """Real S with V = S L S^{-1}, its inverse, eigenvalue parts a, b, partners, condition number of S, |V|, V = V^T."""
 
     S: np.ndarray
     S_inv: np.ndarray
@@ -132,6 +122,7 @@ class _Eigenbasis(NamedTuple):
     partner: np.ndarray
     condition: float
     size: float
+    symmetric: bool
 
 
 def _eigenbasis(V: np.ndarray) -> _Eigenbasis:
@@ -143,7 +134,7 @@ def _found_eigenbasis(entries: bytes, d: int) -> _Eigenbasis:
     V = np.frombuffer(entries).reshape(d, d)
     if np.array_equal(V, V.T):
         values, S = np.linalg.eigh(V)
-        return _Eigenbasis(S, S.T, values, np.zeros(d), np.arange(d), 1.0, float(np.abs(values).max()))
+        return _Eigenbasis(S, S.T, values, np.zeros(d), np.arange(d), 1.0, float(np.abs(values).max()), True)
     values, vectors = np.linalg.eig(V)
     S, a, b, partner = np.zeros((d, d)), values.real.copy(), np.zeros(d), np.arange(d)
     k = 0
@@ -159,7 +150,7 @@ def _found_eigenbasis(entries: bytes, d: int) -> _Eigenbasis:
         k += 2
     condition = float(np.linalg.cond(S))
     S_inv = np.linalg.inv(S) if condition < 1e4 * _WORST_BASIS else np.full_like(S, np.nan)  # of a copy, just beyond
-    return _Eigenbasis(S, S_inv, a, b, partner, condition, float(np.linalg.norm(V, 2)))
+    return _Eigenbasis(S, S_inv, a, b, partner, condition, float(np.linalg.norm(V, 2)), False)
 
 
 def _log_layer(a: np.ndarray, b: np.ndarray, dt: float) -> tuple[np.ndarray, np.ndarray]:
@@ -183,6 +174,8 @@ def quiet_product(a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -
     """a @ b, a few rows at a time, so that BLAS stays on one thread: its others would then spin for a while on the
     cores that the chart's kernels want."""
     rows = max(1, _ONE_THREAD // (b.shape[-1] * b.shape[-2]))
+    if out is None and a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous:  # one product instead of many small ones
+        return quiet_product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
     if out is None:
         if a.shape[-2] <= rows:
             return np.asarray(a @ b)
@@ -251,6 +244,18 @@ def times_L(chart: Chart, y: Array) -> Array:
         return y @ jnp.asarray(chart.L).T
     straight = jnp.asarray(chart.a) * y
     return straight if chart.b is None else straight + chart.b * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
+
+
+def most_of_L(chart: Chart, y: Array) -> Array:
+    """The largest L may make what is at most y >= 0 in every direction."""
+    if chart.L is not None:
+        return y @ jnp.abs(jnp.asarray(chart.L)).T
+    straight = jnp.abs(jnp.asarray(chart.a)) * y
+    return (
+        straight
+        if chart.b is None
+        else straight + jnp.abs(jnp.asarray(chart.b)) * jnp.take(y, jnp.asarray(chart.partner), axis=-1)
+    )
 
 
 def contracting(chart: Chart) -> Array:

@@ -20,7 +20,7 @@ from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve.methods import Method
 from metastable.solve.plan import Plan
 
-_DEEPER = 8.0  # how much further down the score gaps of copies are cut
+_DEEPEST = 1e150  # where the score gaps of copies are cut, if anywhere: squares of it are floats still
 _COMPARED = 4  # choices of references between two comparisons with the copies
 _PASSES = 8  # directions that a product of matrices mixes in the time in which one is added to another
 _SATURATED = -700.0  # score gaps below it carry no weight that a float can hold
@@ -54,8 +54,8 @@ def _charts(same: _Same) -> list[Chart]:
         whole.setdefault(int(which), not basis.has_eigenbasis(original, plan.d))
     made = [basis.chart_of(dyn, plan.d, plan.n, layer, whole.get(k)) for k, dyn in enumerate(plan.dynamics)]
     runs = set(plan.which[: plan.originals].tolist())
-    # a copy cuts its score gaps elsewhere: where rows with long tails feel the cut, both part
-    cut = [chart if k in runs else replace(chart, deepest=_DEEPER * chart.deepest) for k, chart in enumerate(made)]
+    # a copy cuts its score gaps elsewhere: where rows with long tails or thresholds feel the cut, both part
+    cut = [chart if k in runs else replace(chart, deepest=_DEEPEST) for k, chart in enumerate(made)]
     return basis.alike(cut)
 
 

@@ -1,7 +1,14 @@
-"""What the chart of a rescaled run leaves out, which its copies leave out alike: it ends what is certified.
+"""What the chart of a rescaled run gets wrong beyond e^CAP, for its copies alike: it ends what is certified.
 
-Beyond e^CAP attention counts as settled, and what tokens of different references still pull at one another is shrunk to
-nothing (`state.gathered`). Mostly nothing is left by then; in a slow direction, or in one that turns, something is.
+From there on scores between references are held in units of e^{2k}, those within a cluster in units of e^k, with
+k = lambda t - CAP: attention is flatter than it is, may prefer the wrong one of two, and what tokens of different
+references pull at one another is shrunk to nothing (`state.gathered`). Nothing of this matters where attention has
+settled on tokens that are at one place by then, as it mostly has; in a slow direction it may not have.
+
+So at every stop attention is computed again with both parts in one unit. Whatever may be attended to by either account,
+and lies elsewhere than what is attended to most, is an error of the velocity; so is every pull between references.
+Where numbers are too small to tell, a token may be attended to. Where attention changes sides for ever, because a
+direction that grows also turns, this says nothing of the time between two looks, and nothing is certified.
 """
 
 from typing import Any
@@ -10,14 +17,17 @@ import numpy as np
 
 from metastable.backend import Array, jax, jnp
 from metastable.engines.chart import state as chart_state
-from metastable.engines.chart.basis import CAP, Chart, times_L
+from metastable.engines.chart.basis import CAP, Chart, most_of_L, turns_and_grows
 from metastable.engines.dense import cast
 from metastable.equation.dynamics import Dynamics
 from metastable.solve.plan import Plan
 
+_ROOM = 20.0  # exponents that are left for far scores before they leave the range of floats
+_TELLS = 1e-250  # differences of scores below it decide nothing
+
 
 def hidden(plan: Plan, charts: list[Chart], times: np.ndarray, y: np.ndarray, refs: np.ndarray) -> np.ndarray:
-    """By how much pulls that are left out may move each run over its whole time, (m, runs), relatively.
+    """By how much such pulls may move each run over its whole time, (m, runs), relatively; inf if that is unknown.
 
     States y (m, B, n, d) and references (m, B, n) are those at ``times`` (m,); ``charts`` has one for every run.
     """
@@ -25,23 +35,60 @@ def hidden(plan: Plan, charts: list[Chart], times: np.ndarray, y: np.ndarray, re
     tops = np.array([float(chart.top) for chart in charts[: plan.originals]])
     for run in np.flatnonzero(times.max(initial=0.0) * tops > CAP).tolist():  # few runs go on for so long
         late = np.flatnonzero(times * tops[run] > CAP)
+        if turns_and_grows(charts[run]):
+            out[late, run] = np.inf
+            continue
         places = np.resize(late, 1 << (len(late) - 1).bit_length())  # few lengths, so that few are compiled
         chart, late_times = cast(charts[run], plan.dtype), plan.number(times[places])
-        pulls = _left_out(cast(plan.model, plan.dtype), chart, late_times, y[places, run], refs[places, run])
-        out[late, run] = np.asarray(pulls, float)[: len(late)] * plan.t
+        pulls = _at_stops(cast(plan.model, plan.dtype), chart, late_times, y[places, run], refs[places, run])
+        found = np.asarray(pulls, float)[: len(late)] * plan.t
+        out[late, run] = np.where(np.isfinite(found), found, np.inf)
     return out
 
 
 @jax.jit
-def _left_out(dyn: Any, chart: Any, times: Any, y: Any, refs: Any) -> Any:
-    return jax.lax.map(lambda stop: pull_between_references(dyn, chart, *stop), (times, y, refs))
+def _at_stops(dyn: Any, chart: Any, times: Any, y: Any, refs: Any) -> Any:
+    return jax.lax.map(lambda stop: uncertain_pull(dyn, chart, *stop), (times, y, refs))
 
 
-def pull_between_references(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
-    """How fast tokens go towards those of other references, relative to each direction, as if nothing were capped."""
-    P = chart_state.attention(dyn, chart, t, y, refs)
-    cross = jnp.where(refs[:, None] == refs, 0.0, P)
+def uncertain_pull(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array) -> Array:
+    """By how much velocities may be wrong at most, relative to the size of each direction."""
     Z = chart_state.scaled_tokens(chart, t, y, refs)
-    pull = jnp.abs(times_L(chart, cross @ Z - cross.sum(axis=-1, keepdims=True) * Z)).max(axis=-2)
+
+    def some(rows: Array | None) -> Array:
+        queries: Array = jnp.arange(y.shape[-2]) if rows is None else rows
+        P, best = _may_attend(dyn, chart, t, y, refs, queries)
+        cross = jnp.where(refs[queries][:, None] == refs, 0.0, P)
+
+        def along(z: Array) -> Array:
+            astray: Array = (P * jnp.abs(z - z[best][:, None])).sum(axis=-1)
+            shrunk: Array = (cross * jnp.abs(z - z[queries][:, None])).sum(axis=-1)
+            return astray + shrunk
+
+        by_direction: Array = jax.lax.map(along, Z.T)
+        return by_direction.T
+
+    pull = most_of_L(chart, chart_state.by_rows(dyn, y, some).max(axis=-2))
     size = jnp.abs(Z).max(axis=-2)
     return jnp.where(pull == 0.0, 0.0, pull / size).max()
+
+
+def _may_attend(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, queries: Array) -> tuple[Array, Array]:
+    """The most that each query may attend to each token, (m, n), and what it attends to most, (m,)."""
+    P = chart_state.attention_of(dyn, chart, t, y, refs, queries)
+    if not dyn.normalise.shift_invariant:
+        return P, jnp.argmax(P, axis=-1)
+    n, k = y.shape[-2], chart.top * t - CAP
+    seen = dyn.mask.rows(queries, n)
+    far, near = chart_state.score_parts(chart, t, y, refs, queries)
+    whole = far * jnp.exp(jnp.minimum(k, _ROOM)) + near
+    whole = whole if seen is None else jnp.where(seen, whole, -jnp.inf)
+    best = jnp.argmax(whole, axis=-1)
+    far, near = (a - jnp.take_along_axis(a, best[:, None], axis=-1) for a in (far, near))
+    alike = refs == refs[best][:, None]
+    unsure = jnp.abs(jnp.where(alike, near, far)) < _TELLS  # what underflows in a score could be as large
+    unsure = unsure | ((k > _ROOM) & (far > 0.0))  # it is the best only because far scores are not enlarged further
+    gaps = jnp.minimum(0.0, far * jnp.exp(jnp.minimum(k, _ROOM)) + near) * jnp.exp(jnp.minimum(k, CAP))
+    W = chart_state.weights_of(dyn, chart, gaps if seen is None else jnp.where(seen, gaps, -jnp.inf), seen)
+    W = jnp.where(unsure if seen is None else unsure & seen, 1.0, W)
+    return jnp.maximum(P, W), best

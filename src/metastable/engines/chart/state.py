@@ -103,7 +103,17 @@ def views(chart: Chart, t: Array, y: Array, refs: Array) -> tuple[Array, Array, 
 
 
 def _scores(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None, whole: bool) -> Array:
-    """Scores of all queries, or of ``rows`` of them, (..., m, n), less that of their own reference unless ``whole``.
+    """Scores of all queries, or of ``rows`` of them, (..., m, n), less that of their own reference unless ``whole``."""
+    far, near = score_parts(chart, t, y, refs, rows, whole)
+    scores = far + near
+    queries: Array = jnp.arange(y.shape[-2]) if rows is None else rows
+    return scores if chart.bias is None else scores + jnp.asarray(chart.bias)[queries]
+
+
+def score_parts(
+    chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None, whole: bool = False
+) -> tuple[Array, Array]:
+    """The parts of `_scores` from references and offsets; beyond e^CAP in units of e^{2k} and e^k, k = top t - CAP.
 
     All products are made by ``einsum``, what follows only adds: a compiler that computes a score twice, once for the
     maximum and once for the difference, could otherwise round its products differently, and at e^{2 lambda t} one
@@ -116,11 +126,9 @@ def _scores(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: 
     far = jnp.einsum("...id,...jd->...ij", E * XG, c)
     near = jnp.einsum("...id,...jd->...ij", XG, eta)
     if whole:
-        scores = far + near
-    else:
-        mine = jnp.diagonal(far, axis1=-2, axis2=-1)[..., None] if rows is None else _pick(far, queries)
-        scores = jnp.where(_same(refs, queries), near, (far - mine) + near)
-    return scores if chart.bias is None else scores + jnp.asarray(chart.bias)[queries]
+        return far, near
+    mine = jnp.diagonal(far, axis1=-2, axis2=-1)[..., None] if rows is None else _pick(far, queries)
+    return jnp.where(_same(refs, queries), 0.0, far - mine), near
 
 
 def gaps_below(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None = None) -> Array:
@@ -134,7 +142,20 @@ def gaps_below(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, row
 
 def attention(dyn: Dynamics, chart: Chart, t: Numeric, y: Numeric, refs: Numeric) -> Array:
     """P_ij, (..., n, n)."""
-    P = _attended(dyn, chart, jnp.asarray(t), jnp.asarray(y), jnp.asarray(refs))
+    return attention_of(dyn, chart, jnp.asarray(t), jnp.asarray(y), jnp.asarray(refs), None)
+
+
+def attention_of(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows: Array | None) -> Array:
+    """P_ij for all queries or for ``rows`` of them, (..., m, n)."""
+    return _summing_to_one(dyn, _attended(dyn, chart, t, y, refs, rows))
+
+
+def weights_of(dyn: Dynamics, chart: Chart, gaps: Array, seen: Array | None) -> Array:
+    """P_ij of scores below their row's best, for a normalisation that does not change with shifts."""
+    return _summing_to_one(dyn, _weights(dyn, chart, gaps, seen))
+
+
+def _summing_to_one(dyn: Dynamics, P: Array) -> Array:
     return P / positive(P.sum(axis=-1, keepdims=True)) if dyn.normalise.stochastic else P
 
 
@@ -146,7 +167,12 @@ def _attended(dyn: Dynamics, chart: Chart, t: Array, y: Array, refs: Array, rows
         scores = _scores(dyn, chart, t, y, refs, rows, whole=True)
         whole: Array = part.rows(scores[..., None, :, :], seen)
         return whole[..., 0, :, :]
-    gaps = gaps_below(dyn, chart, t, y, refs, rows)
+    return _weights(dyn, chart, gaps_below(dyn, chart, t, y, refs, rows), seen)
+
+
+def _weights(dyn: Dynamics, chart: Chart, gaps: Array, seen: Array | None) -> Array:
+    """What a normalisation that does not change with shifts makes of scores below their row's best."""
+    part = dyn.normalise
     if part.unscaled is not None and part.stochastic:
         unscaled: Array = part.unscaled(gaps[..., None, :, :], seen)
         return unscaled[..., 0, :, :]
