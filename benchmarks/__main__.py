@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import machine, narrow, report
 from benchmarks.harness import Table, measure
+from benchmarks.kept import keep, kept
 from benchmarks.workloads import WORKLOADS, load
 
 RESULTS = {False: Path(__file__).parent / "RESULTS.md", True: Path(__file__).parent / "RESULTS-narrow.md"}
@@ -33,18 +34,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.update(narrow.environment())  # which the processes of all engines inherit
     say("measuring the machine's limits")
     limits = machine.limits(given.quick)
+    out = given.out or (None if given.quick else RESULTS[given.narrow])
     measured: list[Table] = []
     for name in names:
         workload = load(name)
         say(f"{name}: {workload.title}")
         table = measure(name, workload, given.quick, limits, say, given.before)
+        table.facts = {
+            **machine.facts(),
+            "vectors": "AVX2 at most (--narrow)" if given.narrow else "all that there are",
+        }
         print("\n".join(report.tables(table)), flush=True)
         measured.append(table)
+        if out is not None:  # after every workload: an interrupted run keeps what it has measured
+            keep(out.with_suffix(""), table)
+            report.write(out, kept(out.with_suffix("")), given.quick)
     print("\n".join(report.goals(measured, given.quick)))
-    out = given.out or (None if given.quick else RESULTS[given.narrow])
     if out is not None:
-        facts = {**machine.facts(), "vectors": "AVX2 at most (--narrow)" if given.narrow else "all that there are"}
-        report.write(out, facts, limits, measured, given.quick)
         say(f"written to {out}")
     return 1 if any(table.failure for table in measured) else 0
 

@@ -121,6 +121,7 @@ class Table:
     cases: dict[str, Case] = field(default_factory=dict)
     rows: dict[str, list[Row]] = field(default_factory=dict)
     failure: str = ""
+    facts: dict[str, str] = field(default_factory=dict)  # of the machine, the date, the commit
 
     def row(self, case: str, engine: str) -> Row:
         """A measured row; KeyError if there is none."""

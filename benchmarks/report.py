@@ -98,32 +98,34 @@ def _number(value: float, unit: str) -> str:
     return f"{value:.3g}{unit}"
 
 
-def machine(facts: dict[str, str], limits: dict[str, float]) -> list[str]:
+def machine(table: Table) -> list[str]:
     """What it was measured on."""
-    rows = [[name, value] for name, value in facts.items()]
-    rows += [[f"peak {name}", f"{rate / 1e9:.3g} G/s"] for name, rate in limits.items()]
+    rows = [[name, value] for name, value in table.facts.items() if name not in _EACH]
+    rows += [[f"peak {name}", f"{rate / 1e9:.3g} G/s"] for name, rate in table.limits.items()]
     return ["## Machine", "", *markdown(["fact", "value"], rows), ""]
 
 
-def write(path: Path, facts: dict[str, str], limits: dict[str, float], measured: list[Table], quick: bool) -> None:
-    """RESULTS.md: goals first, then every workload, then the machine."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+_EACH = ("date", "commit")  # facts that stand at every workload
+
+
+def write(path: Path, measured: list[Table], quick: bool) -> None:
+    """RESULTS.md: goals first, then every workload, then the machine of the one measured last."""
     lines = [
         "# Benchmark results",
         "",
-        "Written by `python -m benchmarks`: interleaved rounds, each engine in a process of",
-    ]
-    lines += [
-        "its own, after their answers were compared. Ratios are medians over the rounds, with their quartiles.",
+        "Written by `python -m benchmarks`: interleaved rounds, each engine in a process of its own, after their",
+        "answers were compared. Ratios are medians over the rounds, with their quartiles. Every workload says when and",
+        "at which commit it was measured; the numbers themselves are in the folder of the same name.",
         "",
     ]
     if quick:
         lines += ["**A quick trial with small sizes: its ratios mean nothing.**", ""]
     lines += goals(measured, quick)
     for table in measured:
-        lines += tables(table)
+        title, *rest = tables(table)
+        lines += [title, "", f"Measured {table.facts['date']} at commit {table.facts['commit']}.", *rest]
         if table.workload.grid and table.rows:
             plot.draw(table, path.with_name("cost.svg"))
             lines += ["![cost against n](cost.svg)", ""]
-    lines += machine(facts, limits)
+    lines += machine(max(measured, key=lambda table: table.facts["date"]))
     path.write_text("\n".join(lines).rstrip() + "\n")

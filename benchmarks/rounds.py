@@ -59,12 +59,12 @@ def interleaved(
     times: dict[str, Times] = {name: {} for name in ask}
     spent = dict.fromkeys(ask, 0.0)
     for number in range(2 if quick else _MOST):
-        for name, run in ask.items():
+        for name in list(ask)[:: 1 if number % 2 else -1]:  # to and fro: none always follows the same other
             if number and spent[name] * (number + 1) / number > _SLOW and len(times[name]) > 1:
                 continue
             time.sleep(_PAUSE)
             started = time.perf_counter()
-            times[name][number] = run(_ROUND)
+            times[name][number] = ask[name](_ROUND)
             spent[name] += time.perf_counter() - started
         awake = {name: t for name, t in times.items() if number in t}
         if number + 1 >= _FEWEST and (settled(awake, ours) or sum(spent.values()) > _BUDGET):

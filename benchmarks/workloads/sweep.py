@@ -5,6 +5,7 @@ Workers are started and have compiled before anything is timed: what is compared
 
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,11 @@ def swept(case: Case) -> Run:
     return run
 
 
-def on(jobs: int, cluster: str | None) -> Any:
-    """The chunks of the sweep on workers that stay: everything but the start of the workers."""
+def on(jobs: int, cluster: str | None, threads: int | None = None) -> Any:
+    """The chunks of the sweep on workers that stay: everything but the start of the workers.
+
+    Every worker has as many ``threads``; without, the cores are shared out.
+    """
 
     def build(case: Case) -> Run:
         if cluster is not None:
@@ -69,10 +73,12 @@ def on(jobs: int, cluster: str | None) -> Any:
         from metastable.sweeps.choose_executor import make_executor
         from metastable.sweeps.chunks import all_chunks, compute
         from metastable.sweeps.sweep_driver import _planned
+        from metastable.sweeps.worker_pool import shared_cores
 
         planned = job(case)
         chunks = list(all_chunks(list(_planned(planned, Path("/nowhere"))[0].parts)))
         executor = make_executor(jobs, cluster)
+        share = nullcontext() if threads is None else shared_cores(threads)
 
         def everything() -> dict[int, bytes]:
             waiting, found = list(chunks), {}
@@ -94,7 +100,8 @@ def on(jobs: int, cluster: str | None) -> Any:
             values = [parquet.read_table(io.BytesIO(found[k]))["order"].to_numpy() for k in sorted(found)]
             return Outcome(np.concatenate(values).reshape(-1, len(TIMES)), seconds=seconds)
 
-        everything()  # every worker has compiled
+        with share:  # which workers inherit at their start
+            everything()  # every worker has compiled
         return run
 
     return build
@@ -112,8 +119,9 @@ WORKLOAD = Workload(
     engines={
         "observe_many": Engine(bare, "the same runs, one call, nothing on disk"),
         OURS: Engine(swept, "metastable sweep --jobs 0, table on disk"),
-        "one worker": Engine(on(1, None), "worker process, chunks only"),
-        "two workers": Engine(on(2, None), "worker processes, chunks only"),
+        "one worker": Engine(on(1, None, 1), "worker process with one thread, chunks only"),
+        "one worker, all threads": Engine(on(1, None), "worker process with the threads of all cores, chunks only"),
+        "two workers": Engine(on(2, None, 1), "worker processes with one thread each, chunks only"),
         "Dask local": Engine(on(2, "local"), "two Dask workers, chunks only"),
     },
     goals=(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import harness, narrow, processes, report, rounds, workloads
+from benchmarks import harness, kept, narrow, processes, report, rounds, workloads
 
 Case, Engine, Goal, Row = harness.Case, harness.Engine, harness.Goal, harness.Row
 Table, Workload = harness.Table, harness.Workload
@@ -47,6 +47,24 @@ def test_a_quick_run_writes_tables_and_judges_nothing(tmp_path, capsys):
     assert "speed over torch SDPA's" in text
     assert "peak exp float64" in text
     assert "## W6" in capsys.readouterr().out
+
+
+def test_a_workload_measured_again_replaces_its_own_section(tmp_path):
+    folder, facts = tmp_path / "RESULTS", {"date": "2026-01-01 10:00 UTC", "commit": "abc", "CPU": "one"}
+    for name, seconds in (("W1", 2.0), ("W2", 3.0), ("W1", 1.0)):
+        case = load(name).cases(True)[0]
+        rows = [Row(harness.OURS, "", seconds, times={0: seconds, 3: 2 * seconds}), Row("peer", "", absent="no such")]
+        kept.keep(folder, Table(name, load(name), {"exp": 1e9}, {case.key: case}, {case.key: rows}, facts=facts))
+    first, second = kept.kept(folder)
+    assert (first.name, second.name) == ("W1", "W2")
+    ours, absent = first.rows[case.key]
+    assert ours.times == {0: 1.0, 3: 2.0}
+    assert np.isnan(ours.error)
+    assert absent.absent == "no such"
+    report.write(tmp_path / "RESULTS.md", [first, second], quick=False)
+    text = (tmp_path / "RESULTS.md").read_text()
+    assert text.count("at commit abc") == 2
+    assert text.index("## W1") < text.index("## W2") < text.index("## Machine")
 
 
 def test_unknown_workload():
