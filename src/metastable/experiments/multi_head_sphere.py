@@ -130,9 +130,12 @@ def draw(params: Params, data: Data) -> Figures:
     lines, bands = {}, {}
     for family in FAMILIES:
         found = [data[f"{family}-{h}/count"] for h in params.heads]
-        lines[WORDS[family]] = np.array([c.mean() for c in found])
-        bands[WORDS[family]] = tuple(np.array([mean_interval(c) for c in found]).T)
-    counts = series(heads, lines, band=bands, xlabel="heads $H$", ylabel="clusters, mean", marks=True, xscale="log")
+        words = WORDS[family].replace("V_h", "$V_h$")
+        lines[words] = np.array([c.mean() for c in found])
+        bands[words] = tuple(np.array([mean_interval(c) for c in found]).T)
+    counts = series(
+        heads, lines, band=bands, xlabel="heads $H$", ylabel="clusters, mean", marks=True, xscale="log", outside=True
+    )
     counts.axes[0].set_xticks(heads, [f"{h:g}" for h in heads])
     counts.axes[0].set_xticks([], minor=True)
     weak = [k for k, c in enumerate(params.couplings) if c <= LONGEST]
