@@ -81,6 +81,10 @@ def application(folder: Path) -> FastAPI:
         path, part = request.query_params.get("path", ""), request.query_params.get("part")
         return await answered(request, False, lambda _: _bytes(Made({}, library.run(path), 0.0), part == "first"))
 
+    @app.get("/sweep-record")
+    async def sweep_record(request: Request) -> Response:
+        return await answered(request, False, lambda _: library.sweep(request.query_params.get("path", "")))
+
     @app.get("/files/{path:path}")
     async def files(path: str) -> Response:
         return library.file(path)
