@@ -110,7 +110,7 @@ def run(params: Params, work: Work) -> Data:
                 part = work.parts(
                     name,
                     count,
-                    12,
+                    24,
                     partial(diagram, params, d, attention, mask, value),
                 )
                 found |= {f"{name} {measure}": values for measure, values in part.items()}
@@ -293,7 +293,7 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     quick={"instances": 20, "others": 3, "usa_others": 0, "dims": (2, 8, 32), "betas": (1.0, 5.0, 9.0),
-           "usa_betas": (0.5, 2.0), "t": 12.0, "usa_t": 3.0, "times": 9},
+           "usa_betas": (0.5, 2.0), "t": 12.0, "usa_t": 3.2, "times": 9},
     full={"instances": 256, "others": 64},
     text="n tokens start uniformly on the sphere. For every beta the share of pairs that have met and the number of "
     "clusters are measured over time. As d grows tokens start at right angles, and the front between no pair and all "
