@@ -138,9 +138,21 @@ def test_compiled_code_is_not_waited_for(number: int) -> None:
     try:
         assert stuck.stdout is not None
         assert stuck.stdout.readline() == "ready\n"
+        time.sleep(0.3)  # until it is inside
         stuck.send_signal(number)
         assert stuck.wait(timeout=20) == 128 + number
         assert stuck.stdout.read() == "what is kept\n"
     finally:
         stuck.kill()
         stuck.communicate()
+
+
+def test_before_a_command_has_begun(metastable: Metastable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its modules are loaded: the library of the command line must not end the process without a word."""
+    monkeypatch.setattr("metastable.cli.list_command.table_entries", press)
+    answer = metastable("list", "masks")
+    assert (answer.code, answer.out) == (130, "")
+    assert (
+        answer.err
+        == "metastable: Interrupted; nothing was written: run the same command again (metastable list masks).\n"
+    )

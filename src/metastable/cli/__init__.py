@@ -132,6 +132,7 @@ def _app(explained: str = "") -> "cyclopts.App":
         help_epilogue=_EVERYWHERE,
         version=f"metastable {__version__}",
         help_format="plaintext",
+        suppress_keyboard_interrupt=False,  # Ctrl-C is answered by `main`, also while a command is being loaded
     )
     app["--help"].group = app["--version"].group = "Options"
     for name, (home, does) in COMMANDS.items():
