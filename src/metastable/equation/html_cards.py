@@ -30,7 +30,7 @@ def card(title: str, facts: Sequence[tuple[str, str]], picture: str = "") -> str
         if text
     )
     table = f"<table style='border-collapse:collapse;margin:4px 0 0;border:0'>{rows}</table>"
-    return f"<div style='{_CARD}'>{picture}<div style='flex:1 1 15em'><b>{escape(title)}</b>{table}</div></div>"
+    return f"<div style='{_CARD}'>{picture}<div style='flex:1 1 18em'><b>{escape(title)}</b>{table}</div></div>"
 
 
 def svg(shapes: str, label: str) -> str:
