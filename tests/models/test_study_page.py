@@ -96,6 +96,14 @@ def test_no_sink(tmp_path: Path) -> None:
     assert "is no sink" in said(made_study(tmp_path / "none", sink=0.2), "sinks")[0]
 
 
+def test_short_texts_have_no_sinks(tmp_path: Path) -> None:
+    """Seven causal tokens: even attention pays the first of them 37%, more than the 30% that make a sink."""
+    study = made_study(tmp_path / "short")
+    study.sinks["position"][:] = 0.37
+    assert said(study, "sinks")[0].startswith("These texts are too short to tell a sink")
+    assert "37%" in said(study, "sinks")[0]
+
+
 @pytest.mark.parametrize(
     ("frozen", "rungs", "words"),
     [
