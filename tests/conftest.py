@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 
 from metastable.backend import jax  # noqa: E402
 
-# An operation outside of a compiled function is a program too: 40 ms to compile, 8 to read. Kept whatever it took, it is
-# compiled once for all workers and all later runs.
+# An operation outside of a compiled function is a program too: 40 ms to compile, 8 to read. Kept however little it took,
+# it is compiled once for all workers and all later runs.
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 settings.register_profile(
@@ -38,7 +38,7 @@ LONG = ("conformance", "solve", "engines", "experiments", "equation", "models", 
 def pytest_collection_modifyitems(items):
     """Folders whose files take long go first, so that no worker is left with one of them at the end."""
     order = {folder: k for k, folder in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.nodeid.split("/")[1], len(order)))
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
 
 
 def pytest_collection_finish(session):
