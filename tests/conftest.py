@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 
 from metastable.backend import jax  # noqa: E402
 
-# An operation outside of a compiled function is a program too: 40 ms to compile, 8 to read. Kept however little it took,
+# An operation outside of a compiled function is a program too: 40 ms to compile, 8 to read. Kept however quick it was,
 # it is compiled once for all workers and all later runs.
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
