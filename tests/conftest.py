@@ -17,6 +17,12 @@ gc.set_threshold(100_000, 20, 100)  # compiling makes many objects and hardly a 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from metastable.backend import jax  # noqa: E402
+
+# An operation outside of a compiled function is a program too: 40 ms to compile, 8 to read. Kept however quick it was,
+# it is compiled once for all workers and all later runs.
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
 settings.register_profile(
     "metastable",
     deadline=None,
@@ -32,7 +38,18 @@ LONG = ("conformance", "solve", "engines", "experiments", "equation", "models", 
 def pytest_collection_modifyitems(items):
     """Folders whose files take long go first, so that no worker is left with one of them at the end."""
     order = {folder: k for k, folder in enumerate(LONG)}
-    items.sort(key=lambda item: order.get(item.nodeid.split("/")[1], len(order)))
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+
+
+def pytest_collection_finish(session):
+    """Before a long run each worker compiles its share of the kernels, and finds the others kept when it needs them."""
+    worker, workers = (os.environ.get(f"PYTEST_XDIST_WORKER{name}") for name in ("", "_COUNT"))
+    if worker is None or len(session.items) < 500:
+        return
+    from metastable.engines import calibrate
+
+    for group in list(calibrate.GROUPS)[int(worker.removeprefix("gw")) :: int(workers)]:
+        calibrate.coefficient(calibrate.GROUPS[group][0][0])
 
 
 @pytest.hookimpl(optionalhook=True)
