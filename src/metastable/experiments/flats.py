@@ -289,7 +289,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 48, "n": 24},
+    quick={"instances": 48},
     full={"instances": 2000},
     text="Good triples, random or with Q = K = I. An algorithm that knows nothing of the leading direction looks for "
     "at most three flats; a linear programme asks whether the final groups were separable from the start; and "
@@ -297,5 +297,5 @@ EXPERIMENT = Experiment(
     check=check,
     finding=finding,
     topic="theorem",
-    leaves_out="Quick runs have 48 instances of 24 tokens.",
+    leaves_out="Quick runs have 48 instances.",
 )

@@ -262,7 +262,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"n": 128, "instances": 40, "compared": 10, "pairs": 200, "grid_n": 128, "betas": 4, "sigmas": 5},
+    quick={"n": 96, "instances": 40, "compared": 10, "pairs": 200, "grid_n": 96, "betas": 4, "sigmas": 5},
     full={"instances": 400, "n": 4000, "compared": 100, "pairs": 4000, "betas": 16, "sigmas": 17},
     text="Tokens are shaken while attention pulls them together. Noise that every token has for itself destroys "
     "clusters beyond a threshold that Bessel functions give; noise that is common to all tokens creates them.",
