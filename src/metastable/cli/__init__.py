@@ -160,18 +160,21 @@ def _run(given: list[str]) -> int:
     try:
         code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
-        raise InputError(_sentence(error)) from error
+        raise InputError(_sentence(error, given)) from error
     return int(code or 0)
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, given: Sequence[str]) -> str:
     """The message of cyclopts, longer where it is too short to help."""
     import cyclopts
 
     text = " ".join(str(error).split())
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return f"{text.rstrip('.')}; a command takes what its --help lists, and settings as flags (--n 64)."
-    return text if text.endswith((".", "?")) else text + "."
+    if text.endswith("?"):
+        return text
+    command = f"metastable {given[0]}" if given and given[0] in COMMANDS else "metastable"
+    return f"{text.rstrip('.')}; `{command} --help` lists what there is."
 
 
 def _complain_of_interruption(error: BaseException, given: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,7 +69,7 @@ def listening(last_words: Callable[[str | None], object] | None = None) -> Itera
     for number in usual:
         signal.signal(number, remember)
     try:
-        with _handed_on(), _impatient(set(usual), last_words):
+        with _handed_on(), _impatient(remember, last_words):
             yield
     finally:
         for number, now in usual.items():
@@ -78,8 +78,11 @@ def listening(last_words: Callable[[str | None], object] | None = None) -> Itera
 
 
 @contextmanager
-def _impatient(numbers: Collection[int], last_words: Callable[[str | None], object] | None) -> Iterator[None]:
-    """End the process `PATIENCE` seconds after a signal that Python has not come to in that time."""
+def _impatient(handler: Callable[..., None], last_words: Callable[[str | None], object] | None) -> Iterator[None]:
+    """End the process `PATIENCE` seconds after a signal that Python has not come to in that time.
+
+    Signals that somebody else handles than ``handler`` (the explorer's server, which shuts down in peace) are theirs.
+    """
     if last_words is None:
         yield
         return
@@ -89,7 +92,7 @@ def _impatient(numbers: Collection[int], last_words: Callable[[str | None], obje
 
     def watch() -> None:
         while came := os.read(reader, 1):
-            if came[0] in numbers and not _CAME.wait(PATIENCE):
+            if signal.getsignal(came[0]) is handler and not _CAME.wait(PATIENCE):
                 if sys.stderr.isatty():
                     os.write(sys.stderr.fileno(), b"\r\x1b[2K\x1b[?25h")  # a progress bar hides the cursor
                 last_words(_sentences[-1]() if _sentences else None)
