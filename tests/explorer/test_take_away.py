@@ -1,8 +1,4 @@
-"""What is taken away says the same as the page: code makes the same tokens, a table holds them."""
-
-import csv
-import io
-import tomllib
+"""The code that is taken away makes the same tokens, whatever was steered (tables and settings: test_steering.py)."""
 
 import numpy as np
 import pytest
@@ -19,30 +15,12 @@ STATES = {
 }
 
 
-def text_of(made, kind):
-    return taken(kind)[2](made).decode()
-
-
 @pytest.mark.slow  # every program compiles its run anew
 @pytest.mark.parametrize("name", STATES)
 def test_the_code_makes_the_same_tokens(name, tmp_path, monkeypatch):
     made = make(STATES[name])
     monkeypatch.chdir(tmp_path)
     space = {}
-    exec(compile(text_of(made, "python"), "run.py", "exec"), space)
+    exec(compile(taken("python")[2](made).decode(), "run.py", "exec"), space)
     assert np.allclose(space["run"].x, made.run.x, rtol=0, atol=1e-12)
     assert (tmp_path / "run.html").stat().st_size > 10_000
-
-
-def test_the_table_holds_every_token_at_every_time():
-    made = make(STATES["moved"])
-    rows = list(csv.DictReader(io.StringIO(text_of(made, "csv"))))
-    found = np.array([[float(row[f"x{k}"]) for k in (1, 2, 3)] for row in rows]).reshape(made.run.x.shape)
-    assert np.allclose(found, made.run.x, rtol=1e-8, atol=1e-9)
-    assert [int(row["token"]) for row in rows[:6]] == list(range(6))
-
-
-def test_the_settings_say_that_moved_tokens_are_left_out():
-    text = text_of(make(STATES["moved"]), "toml")
-    assert tomllib.loads(text)["simulate"]["n"] == 6
-    assert "moved by hand are not in this file" in text

@@ -179,7 +179,7 @@ def new_token() -> str:
 def _free(host: str, port: int | None) -> int:
     """A port that can be bound."""
     for candidate in [port] if port is not None else range(PORT, PORT + 40):
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, candidate))
