@@ -162,7 +162,7 @@ def test_words_units_and_parameters_travel_along():
     ("what", "options", "words"),
     [
         ("cluster", {}, "did you mean 'clusters'"),
-        ("clusters", {"tol": 1}, "Unknown option of 'clusters' 'tol'; did you mean 'tolerance'"),
+        ("clusters", {"tol": 1}, "Unknown option of clusters 'tol'; did you mean 'tolerance'"),
         ("order", {"tol": 1}, "takes no options"),
         (lambda run: 3, {}, "one value, or one array, for every saved time"),
         (lambda run: ["a"] * 5, {}, "one value"),

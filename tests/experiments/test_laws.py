@@ -19,7 +19,9 @@ from metastable.solve.simulate import simulate
 ALL = (infinitely_many, long_context, noise_against_order, normalisation_schemes, time_scales)
 
 
-@pytest.mark.parametrize("module", ALL)
+@pytest.mark.parametrize(
+    "module", [pytest.param(m, marks=pytest.mark.slow) if m is normalisation_schemes else m for m in ALL]
+)
 def test_the_simulator_agrees_with_the_plain_formulas(module):
     found = self_check(module.EXPERIMENT, module.Params(**module.EXPERIMENT.quick))
     assert found
@@ -67,6 +69,7 @@ def test_schemes_follow_their_laws():
     assert normalisation_schemes._late(params, slow, "peri-ln").status == "fails"
 
 
+@pytest.mark.slow
 def test_noise_keeps_tokens_apart_beyond_the_threshold():
     for d, kind in noise_runs.COMBINED[:2]:
         top = noise_against_order.noise_threshold(2.0, kind, d)

@@ -31,7 +31,13 @@ NAMES = (
     "collapse",
     "limit-geometry",
 )
-LONG = ("low-rank-attention", "codimension", "limit-geometry", "polytope-times-subspace")  # of many settings
+LONG = (
+    "low-rank-attention",
+    "hyperplanes",
+    "codimension",
+    "limit-geometry",
+    "polytope-times-subspace",
+)  # of many settings
 RUN = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES]
 _made: dict[str, Any] = {}
 
@@ -130,8 +136,7 @@ def test_polytope_of_negative_values_fails() -> None:
 
 
 def test_hyperplanes_notice_a_fourth_level() -> None:
-    _, params, _ = quick("hyperplanes")
-    case = hyperplanes.triple(params, 1)
+    case = hyperplanes.triple(hyperplanes.Params(**experiment("hyperplanes").quick), 1)
     normal = np.linalg.eig(case.V.T)
     phi = normal[1][:, normal[0].real.argmax()].real
     levels = np.array([2.0, 2.0, 1.0, -2.0])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from metastable.engines.simd.threads import available
 from metastable.errors import InputError, unknown
 from metastable.experiments import EXPERIMENTS, model_access
 from metastable.experiments.on_cluster import run_on_cluster
@@ -88,7 +89,7 @@ def reproduce(
     chosen = choose(names, table)
     given = {"instances": _whole("seeds", seeds, 1), "seed": _whole("seed", seed, 0), "model": model}
     overrides = {name: value for name, value in given.items() if value is not None}
-    workers = min(_whole("jobs", jobs, 1) or os.cpu_count() or 1, len(chosen))
+    workers = min(_whole("jobs", jobs, 1) or available(), len(chosen))
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     if model is not None:

@@ -157,3 +157,20 @@ def descend(
             report(min(1.0, (first + CHUNK) / steps))
     joined = {name: np.concatenate([c[name] for c in curves]) for name in curves[0]} if curves else {}
     return jax.tree_util.tree_map(np.asarray, state.numbers), joined
+
+
+def unrest(numbers: Mapping[str, Any], slopes: Mapping[str, Any], prices: Any) -> np.ndarray:
+    """|slope| |numbers| / price of many descents at once, (B,): how far each of them is from its end.
+
+    Arrays are (B, ...), prices (B,). In a bowl whose bottom is no further away than the numbers are large, a price is
+    above the least one by at most so much of itself.
+
+    >>> unrest({"a": np.array([[3.0, 4.0]])}, {"a": np.array([[0.0, 0.1]])}, np.array([2.0])).tolist()
+    [0.25]
+    """
+
+    def norm(arrays: Mapping[str, Any]) -> np.ndarray:
+        each = [np.square(np.asarray(a, float)).reshape(len(a), -1).sum(axis=1) for a in arrays.values()]
+        return np.asarray(np.sqrt(np.sum(each, axis=0)))
+
+    return np.asarray(norm(slopes) * norm(numbers) / np.asarray(prices))

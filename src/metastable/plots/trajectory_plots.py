@@ -18,7 +18,7 @@ from metastable.plots.colours import Color, tolerance_in_words
 from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.histograms import histograms
 from metastable.plots.motion import Motion, read_motion
-from metastable.plots.overlay import CENTRES, band_in_words, bounds
+from metastable.plots.overlay import CENTRES, band_in_words, bounds, over_in_words
 from metastable.plots.polytopes import polytope
 from metastable.plots.series import projections, series
 from metastable.plots.shown_times import pick
@@ -174,8 +174,7 @@ def draw_series(run: Trajectory, o: Choices) -> Figure:
             raise unknown("centre", centre, CENTRES)
         low, middle, high = bounds(np.asarray(flat, dtype=float), centre, band)
         figure = series(motion.t, {centre: middle}, band=None if band == "none" else {centre: (low, high)}, **look)
-        over = [f"{runs} runs"] * (runs > 1) + [f"all {own}s"] * (flat.shape[1] > runs)
-        note = f"{centre}{band_in_words(band)} over {' and '.join(over)}"
+        note = f"{centre}{band_in_words(band)} over {over_in_words(runs, flat.shape[1], own)}"
     footnote(figure, note, o.ax)
     whole = runs > 1  # the remark that names one run of an ensemble would be wrong
     shown = replace(motion, note="") if whole else motion
