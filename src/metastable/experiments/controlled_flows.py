@@ -73,7 +73,8 @@ def end_of(maps: Maps, x0: Tokens, beta: float, grid: int) -> Tokens:
 def effort_of(maps: Maps, alone: Array) -> Array:
     """The integral over [0, 1] of the squared norms of maps (L, 1, d, d)."""
     own = {name: jnp.square(value).sum() / value.shape[0] for name, value in maps.items()}
-    return own["V"] + jnp.where(alone, 0.0, own["Q"] + own["K"])
+    total: Array = own["V"] + jnp.where(alone, 0.0, own["Q"] + own["K"])
+    return total
 
 
 def prices(maps: Maps, given: Problems, beta: float, grid: int) -> tuple[Array, dict[str, Array]]:

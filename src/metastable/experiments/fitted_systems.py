@@ -89,7 +89,7 @@ def layers_of(system: System, numbers: Numbers, x0: Tokens, layers: int) -> Toke
     return flow(dynamics_of(system, numbers), x0, np.arange(1.0, layers + 1.0), "layers", 1.0)
 
 
-def squared_distances(x: Tokens, cosines: Array) -> Array:
+def squared_distances(x: Any, cosines: Any) -> Any:
     """||G - H||^2 / ||H||^2 (layers, texts) of directions (layers, texts, n, d) and cosines (layers, texts, n, n)."""
     G = x @ x.swapaxes(-1, -2)
     return ((G - cosines) ** 2).sum(axis=(-2, -1)) / (cosines**2).sum(axis=(-2, -1))
@@ -98,7 +98,8 @@ def squared_distances(x: Tokens, cosines: Array) -> Array:
 def price(system: System, numbers: Numbers, data: tuple[Tokens, Array]) -> Array:
     """The mean of squared Gram distances; data are directions (texts, n, d) and the model's cosines."""
     x0, cosines = data
-    return squared_distances(layers_of(system, numbers, x0, cosines.shape[0]), cosines).mean()
+    value: Array = squared_distances(layers_of(system, numbers, x0, cosines.shape[0]), cosines).mean()
+    return value
 
 
 Clouds = tuple[np.ndarray, np.ndarray]  # directions (texts, n, d) and the model's cosines (layers, texts, n, n)

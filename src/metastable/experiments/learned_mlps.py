@@ -112,7 +112,7 @@ def training_of(params: Any) -> Training:
 def prices(numbers: Numbers, x0: Tokens, how: Training) -> tuple[Array, dict[str, Array]]:
     """The sum of all prices; each of them (task, MLP), and last tokens (task, MLP, s, n, d)."""
     label = labels(how)
-    of_task = jax.vmap(lambda one, x: price(one, x, label, how), in_axes=(0, None))
+    of_task: Any = jax.vmap(lambda one, x: price(one, x, label, how), in_axes=(0, None))
     each, ends = jax.vmap(of_task)(numbers, x0)
     return each.sum(), {"price": each, "end": ends}
 
