@@ -88,7 +88,7 @@ def test_pictures_of_a_sweep_take_sizes_axes_and_have_captions():
     assert figure.get_size_inches()[0] == pytest.approx(3.4)
     assert figure.caption == "Clusters over beta and time: n = 4, t = 0.2. Mean over seed."
     _, axes = plt.subplots()
-    assert SWEPT.plot("lines", by="beta", ax=axes).caption.endswith("Bands: 95% intervals of the mean.")
+    assert SWEPT.plot("lines", by="beta", ax=axes).caption.endswith("with its 95% interval.")
     assert len(axes.lines) == 2
     with pytest.raises(InputError, match="'sizes'; did you mean 'size'"):
         SWEPT.plot("heatmap", sizes=3)
