@@ -147,7 +147,8 @@ def _install_completion(words: Sequence[str]) -> int:
     if shell not in shells:
         raise unknown("shell", shell, shells)
     path = _app().install_completion(shell=shell)
-    print(f"Completion for {shell}: {path}. Open a new terminal to use it.")
+    loaded = "" if shell == "fish" else f" (a line in ~/.{shell}rc loads it)"
+    print(f"Completion for {shell}: {path}. Open a new terminal to use it{loaded}.")
     return 0
 
 

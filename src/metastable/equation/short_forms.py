@@ -1,5 +1,6 @@
 """Weights and dynamics in a line, and as cards for notebooks: sizes, parts and letters, never whole arrays."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,25 @@ def _described(name: str, value: Any) -> str:
     if name == "V" and len(value) == 1 and value.shape[-1] == value.shape[-2] <= _SMALL:
         words += f", eigenvalues {_spectrum(value[0])}"
     return words
+
+
+def part_line(part: Any) -> str:
+    """A part of a block or a position in a line: what was given, arrays by their shapes.
+
+    >>> import metastable as ms
+    >>> part_line(ms.blocks.MLP(np.ones((8, 3)), np.ones((3, 8)), activation="gelu"))
+    "MLP(W_in (8, 3), W_out (3, 8), activation='gelu')"
+    """
+    words = []
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if value is None:
+            continue
+        if np.ndim(value) or is_traced(value):
+            words.append(f"{field.name} {np.shape(value)}")
+        elif not (type(value) is type(field.default) and value == field.default):
+            words.append(f"{field.name}={getattr(value, '__name__', None) or repr(value)}")
+    return f"{type(part).__name__}({', '.join(words)})"
 
 
 def number_words(value: Any) -> str:

@@ -27,7 +27,7 @@ from metastable.equation.matrices import (
     sparse_symmetric,
 )
 from metastable.equation.part_fields import check_numbers
-from metastable.equation.short_forms import weights_card, weights_line
+from metastable.equation.short_forms import part_line, weights_card, weights_line
 from metastable.errors import InputError, door, kind_of, numbers
 
 __all__ = [
@@ -243,12 +243,14 @@ class Timed:
 
 
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stack:
     """Layers as a function of time: entry ``floor(t / dt)`` of ``values`` (L, ...), the last one from then on."""
 
     values: Array
     dt: float = 1.0
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         check_numbers(self, ("dt",), above=0.0)

@@ -27,16 +27,16 @@ METADATA: dict[str, dict[str, Any]] = {
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Iterator[Path]:
+def whole_file(path: str | os.PathLike[str], suffixes: Sequence[str], also: str = "") -> Iterator[Path]:
     """A temporary path beside `path` that takes its name once the block ends well; otherwise nothing is left.
 
-    Missing parent folders are made. Raises `InputError` for a suffix not in `suffixes` or a folder that cannot be
-    written.
+    Missing parent folders are made. Raises `InputError` for a suffix not in `suffixes` (``also`` says what others are
+    for) or a folder that cannot be written.
     """
     target = Path(path)
     if target.suffix.lower() not in suffixes:
         raise InputError(
-            f"Cannot write {str(target)!r}: its suffix is {target.suffix!r}; use one of {', '.join(suffixes)}."
+            f"Cannot write {str(target)!r}: its suffix is {target.suffix!r}; use one of {', '.join(suffixes)}{also}."
         )
     if target.is_dir():
         raise InputError(f"Cannot write {str(target)!r}: it is a folder; give the name of a file.")

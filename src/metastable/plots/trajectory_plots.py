@@ -146,6 +146,10 @@ def draw_clouds(run: Trajectory, o: Choices) -> Figure:
 
 def draw_series(run: Trajectory, o: Choices) -> Figure:
     """An observable over time: lines, or a middle and a band when there are many (an ensemble, all tokens)."""
+    if o.observable is not None and not (isinstance(o.observable, str) or callable(o.observable)):
+        raise InputError(
+            "A series shows one observable, a name or a function of the run; draw several one by one, each with ax=."
+        )
     motion = read_motion(run, run=o.run or 0)
     data = run.observe(o.observable or "clusters")
     values = np.asarray(data.values)[motion.indices]  # (T, ensemble..., own...)
