@@ -149,7 +149,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     A descent has come to rest when its `unrest` is at most REST = 0.02 (`metastable.learning.descent`). Before that an
     MLP that gains nothing says nothing of those that could be learned: "fails" becomes "undecided". Generalisation and
     size compare what descents end at, so that they are undecided either way. (That rule was added after a first quick
-    run, of 60 steps, whose failures spoke of short training only.)
+    run, of 60 steps, whose failures spoke of short training only.) A rest need not be the best: two of three clouds in
+    one place, opposite the third, cost 1/3 where the simplex costs 1/4, and what has merged feels no slope. "Fails"
+    speaks of the descents that were made.
     """
     verdicts, most = [], params.longest / params.t
     for task in TASKS:
