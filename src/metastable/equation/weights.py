@@ -27,7 +27,7 @@ from metastable.equation.matrices import (
     sparse_symmetric,
 )
 from metastable.equation.part_fields import check_numbers
-from metastable.equation.short_forms import weights_card, weights_line
+from metastable.equation.short_forms import part_line, weights_card, weights_line
 from metastable.errors import InputError, door, kind_of, numbers
 
 __all__ = [
@@ -179,12 +179,14 @@ def _checked(name: str, value: Matrix, rank: int) -> Matrix:
 
 def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
     """``value`` as a float array with ``rank`` axes (a missing head axis is added), or a sentence."""
-    if np.iscomplexobj(value):
-        raise InputError(f"{name} must be real, but it is complex; eigenvalues go to weights.from_eigenvalues.")
     try:
-        array = value if is_traced(value) else np.asarray(numbers(value), dtype=np.float64)
+        is_complex = np.iscomplexobj(value)
+        array = value if is_traced(value) or is_complex else np.asarray(numbers(value), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a real array, not {kind_of(value)}.") from error
+        ragged = " whose rows differ in length" if "inhomogeneous" in str(error) else ""
+        raise InputError(f"{name} must be a real array, not {kind_of(value)}{ragged}.") from error
+    if is_complex:
+        raise InputError(f"{name} must be real, but it is complex; eigenvalues go to weights.from_eigenvalues.")
     if array.ndim == 0 and rank == 3:
         array = array.reshape(1, 1, 1)
     if array.ndim == rank - 1:
@@ -241,12 +243,14 @@ class Timed:
 
 
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stack:
     """Layers as a function of time: entry ``floor(t / dt)`` of ``values`` (L, ...), the last one from then on."""
 
     values: Array
     dt: float = 1.0
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         check_numbers(self, ("dt",), above=0.0)

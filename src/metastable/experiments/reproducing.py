@@ -23,6 +23,8 @@ from metastable.store.folder import DONE, claim, finish, reopen, settled_by
 
 # name -> module whose EXPERIMENT is run; give `reproduce` another table to run experiments of your own
 HOMES: dict[str, str] = {name: f"metastable.experiments.{file}" for name, file in EXPERIMENTS.items()}
+# Begun first, longest first, so that no worker is left alone with one of them at the end.
+LONG = ("optimal-control", "optimised-mlp", "sinks-in-training", "noise", "phase-diagram", "codimension", "density")
 NEED_MODELS = tuple(slot.name for slot in SLOTS)  # skipped, with a sentence, where no model can be had
 
 
@@ -99,7 +101,8 @@ def reproduce(
         if status == "finished":
             reopen(folder)  # there may be more experiments to add
         missing = _missing([name for name in chosen if not (folder / name / DONE).exists()], model, progress)
-        tasks = [Task(name, table[name], folder / name, preset, overrides) for name in chosen if name not in missing]
+        order = sorted(chosen, key=lambda name: LONG.index(name) if name in LONG else len(LONG))
+        tasks = [Task(name, table[name], folder / name, preset, overrides) for name in order if name not in missing]
         if cluster is not None:
             results = run_on_cluster(tasks, cluster, jobs or 0, progress)
         else:

@@ -96,11 +96,15 @@ class Verdict:
         if np.isnan(self.measured):
             return "not measured"
         low, high = self.interval
+        if np.isnan(low) and np.isnan(high):
+            return f"{self.measured:.{digits}g}"
         return f"{self.measured:.{digits}g} [{low:.{digits}g}, {high:.{digits}g}]"
 
     def __repr__(self) -> str:
         claim = self.claim.rstrip(".") if len(self.claim) <= 100 else self.claim[:99].rstrip() + "…"
-        return f"Verdict({self.status}: {claim}; {self.reading()}, {self.eligible} instances)"
+        return (
+            f"Verdict({self.status}: {claim}; {self.reading()}, {self.eligible} instance{'s' * (self.eligible != 1)})"
+        )
 
     def _repr_html_(self) -> str:
         counted = f"{self.reading()} (95% interval); {self.eligible} of {self.instances} instances are eligible"
