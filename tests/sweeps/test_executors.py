@@ -1,6 +1,7 @@
 """Tasks in this process, in worker processes and on Dask: values, errors, deaths, hangs."""
 
 import os
+import re
 import signal
 import time
 
@@ -124,3 +125,18 @@ def test_a_cluster_is_rid_of_a_task_that_it_gave_up():
     assert (found["hangs"].why, found["hangs"].error) == ("limit", "It was given up after 1 s.")
     assert found["next"].value == 9
     assert after != before
+
+
+def hold(value):
+    """Hours in one call that keeps Python's lock: no other thread of the process goes on."""
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_up_a_task_that_keeps_pythons_lock():
+    """Its worker cannot give it up: the sweep waited for Dask, which notices after some times five minutes."""
+    pytest.importorskip("distributed")
+    with make_executor(1, "local", 1.0) as cluster:
+        found = everything(cluster, [("holds", hold, (0,)), ("next", square, (3,))], 120.0)
+    assert (found["holds"].why, found["holds"].error) == ("limit", "It was given up after 1 s.")
+    assert found["next"].value == 9

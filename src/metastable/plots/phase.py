@@ -128,7 +128,11 @@ def _colours(z: NDArray[np.float64], whole: bool, low: float | None, high: float
 
 
 def _edges(values: Floats, scale: str) -> Floats:
-    """Cell edges half-way between neighbours (in the logarithm on a log axis)."""
+    """Cell edges half-way between neighbours (in the logarithm on a log axis); no cell reaches below zero.
+
+    >>> _edges(np.array([0.0, 2.0, 4.0]), "linear").tolist(), _edges(np.array([-1.0, 1.0]), "linear").tolist()
+    ([0.0, 1.0, 3.0, 5.0], [-2.0, 0.0, 2.0])
+    """
     if (np.diff(values) <= 0).any() or (scale == "log" and values[0] <= 0):
         raise InputError("Parameters of a phase diagram must increase, and be positive on a log axis.")
     v = np.log(values) if scale == "log" else values
@@ -137,4 +141,6 @@ def _edges(values: Floats, scale: str) -> Floats:
     else:
         middle = (v[1:] + v[:-1]) / 2
         edges = np.concatenate([[v[0] - (middle[0] - v[0])], middle, [v[-1] + (v[-1] - middle[-1])]])
+    if scale == "linear" and v[0] >= 0:
+        edges[0] = max(edges[0], 0.0)  # times and temperatures: what is below means nothing
     return np.exp(edges) if scale == "log" else edges
