@@ -56,7 +56,7 @@ SHOWN = {
     "sweep": (SWEPT, ["6 runs at 2 times", "beta (2) x seed (3)", "6 done", "<svg"]),
     "fit": (FIT, ["V (3, 3)", "0.001 after step 2", "no influence", "polyline"]),
     "density": (ms.density(ms.Dynamics(), "uniform", t=0.1, d=2), ["the circle", "order"]),
-    "probe": (PROBE, ["1 text, 5 tokens", "mean cosine", "similarity"]),
+    "probe": (PROBE, ["1 texts, 5 tokens", "mean cosine", "similarity"]),
     "model": (PROBE.model, []),
     "escaped": (ms.Dynamics(mask=ms.Mask(lambda i, j: j <= i, name="<mine>")), ["&lt;mine&gt;"]),
 }
