@@ -106,3 +106,21 @@ def test_a_cluster_of_our_own_lives_on_whatever_kills_its_workers():
         for k in range(7):
             assert everything(cluster, [(k, die, (0,))])[k].why == "died"
         assert everything(cluster, [("after", square, (3,))])["after"].value == 9
+
+
+def spin(value):
+    while True:
+        pass
+
+
+@pytest.mark.slow
+def test_a_cluster_is_rid_of_a_task_that_it_gave_up():
+    """Threads that were left behind slowed other tasks down until those were given up as well."""
+    pytest.importorskip("distributed")
+    with make_executor(1, "local", 1.0) as cluster:
+        before = everything(cluster, [(0, pid, (0,))])[0].value
+        found = everything(cluster, [("hangs", spin, (0,)), ("next", square, (3,))])
+        after = everything(cluster, [(0, pid, (0,))])[0].value
+    assert (found["hangs"].why, found["hangs"].error) == ("limit", "It was given up after 1 s.")
+    assert found["next"].value == 9
+    assert after != before

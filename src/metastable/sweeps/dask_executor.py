@@ -12,11 +12,13 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from metastable.engines.simd.threads import available
 from metastable.errors import InputError
 from metastable.sweeps.executors import Executor, Outcome, TooLong, tried
-from metastable.sweeps.worker_pool import shared_cores
+from metastable.sweeps.worker_pool import shared_cores, threads_each
 
 _WAIT = 60.0  # seconds to wait for a scheduler and its first worker
+_RESTART = 20.0  # seconds for a worker to come back
 _AHEAD = 2  # tasks in flight for each thread of the cluster: the next one is there when one ends
 
 
@@ -33,14 +35,12 @@ class DaskExecutor(Executor):
             raise InputError(
                 "A Dask cluster needs dask.distributed; install it with `pip install metastable[cluster]`."
             ) from error
-        import os
-
         self.limit, self._local, self._gone = limit, None, False
         self._futures: dict[Any, Any] = {}  # key of the future -> (future, key of the task)
         self._done: queue.Queue[Any] = queue.Queue()
         if cluster == "local":
-            self._count = jobs or os.cpu_count() or 1
-            with shared_cores(1):
+            self._count = jobs or available()
+            with shared_cores(threads_each(self._count)):
                 self._local = LocalCluster(
                     n_workers=self._count, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
                 )
@@ -101,8 +101,11 @@ class DaskExecutor(Executor):
 
     def _outcome(self, future: Any) -> Outcome:
         _, key = self._futures.pop(future.key)
+        stuck: list[str] = []
         try:
             value, why, error, trace = future.result(timeout=_WAIT)
+            if why == "limit":
+                stuck = list(self._client.who_has([future])[future.key])
         except Exception as problem:  # the scheduler gave the task up, or lost its result
             if self._client.status != "running":
                 raise InputError(
@@ -111,7 +114,17 @@ class DaskExecutor(Executor):
             return Outcome(key, why="died", error=f"{type(problem).__name__}: {str(problem).splitlines()[0][:200]}")
         finally:
             future.release()
+        self._restart(stuck)
         return Outcome(key, value, why, error, trace)
+
+    def _restart(self, stuck: list[str]) -> None:
+        """Restart workers on which a task was given up: its thread would slow down others until they were given up too.
+
+        A worker without a nanny cannot be restarted, and keeps the thread.
+        """
+        if stuck:
+            with suppress(Exception):
+                self._client.restart_workers(stuck, timeout=_RESTART)
 
     def close(self) -> None:
         with suppress(Exception):
@@ -125,7 +138,7 @@ class DaskExecutor(Executor):
 
 
 def remote(function: Callable[..., Any], arguments: tuple[Any, ...], limit: float | None) -> tuple[Any, ...]:
-    """A task on a worker of the cluster, given up after a limit; the thread that hangs is left behind."""
+    """A task on a worker of the cluster, given up after a limit; its thread lives until the worker is restarted."""
     if limit is None:
         done = tried(None, function, arguments)
         return done.value, done.why, done.error, done.trace
