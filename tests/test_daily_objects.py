@@ -56,7 +56,7 @@ SHOWN = {
     "sweep": (SWEPT, ["6 runs at 2 times", "beta (2) x seed (3)", "6 done", "<svg"]),
     "fit": (FIT, ["V (3, 3)", "0.001 after step 2", "no influence", "polyline"]),
     "density": (ms.density(ms.Dynamics(), "uniform", t=0.1, d=2), ["the circle", "order"]),
-    "probe": (PROBE, ["1 text, 5 tokens", "mean cosine", "similarity"]),
+    "probe": (PROBE, ["1 texts, 5 tokens", "mean cosine", "similarity"]),
     "model": (PROBE.model, []),
     "escaped": (ms.Dynamics(mask=ms.Mask(lambda i, j: j <= i, name="<mine>")), ["&lt;mine&gt;"]),
 }
@@ -258,3 +258,18 @@ def test_tables_say_which_matrices(tmp_path: Path) -> None:
 def test_functions_of_a_wrong_shape_are_named(part: dict[str, Any], words: str) -> None:
     with pytest.raises(ms.InputError, match=words):
         ms.simulate(ms.Dynamics(**part), ms.initial.sphere(4, 2), t=1.0)
+
+
+def test_a_record_does_not_take_the_place_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (".", ""):
+        with pytest.raises(InputError, match="current folder"):
+            RUN.save(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_series_shows_one_observable() -> None:
+    with pytest.raises(InputError, match="A series shows one observable"):
+        RUN.plot(kind="series", observable={"a": "clusters"})

@@ -149,7 +149,7 @@ def test_arrays_that_make_no_sense(tmp_path):
     for sentence, given in wrong.items():
         with pytest.raises(InputError, match=sentence):
             from_arrays(*given)
-    with pytest.raises(InputError, match="attention is of 1 text, but the states are of 3"):
+    with pytest.raises(InputError, match="attention is of 1 texts, but the states are of 3"):
         from_arrays(STATES, MAPS[:1])
     with pytest.raises(InputError, match="differ in their layers and width"):
         from_arrays([x, x[:3]])

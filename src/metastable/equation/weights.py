@@ -180,21 +180,20 @@ def _checked(name: str, value: Matrix, rank: int) -> Matrix:
 def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
     """``value`` as a float array with ``rank`` axes (a missing head axis is added), or a sentence."""
     try:
-        is_complex = np.iscomplexobj(value)
-        array = value if is_traced(value) or is_complex else np.asarray(numbers(value), dtype=np.float64)
+        kind = complex if np.iscomplexobj(value) else np.float64
+        array = value if is_traced(value) else np.asarray(numbers(value), dtype=kind)
     except (TypeError, ValueError) as error:
-        ragged = " whose rows differ in length" if "inhomogeneous" in str(error) else ""
+        ragged = " whose rows differ in length" * ("inhomogeneous" in str(error))
         raise InputError(f"{name} must be a real array, not {kind_of(value)}{ragged}.") from error
-    if is_complex:
+    if kind is complex:
         raise InputError(f"{name} must be real, but it is complex; eigenvalues go to weights.from_eigenvalues.")
     if array.ndim == 0 and rank == 3:
         array = array.reshape(1, 1, 1)
     if array.ndim == rank - 1:
         array = array[None]
     if array.ndim != rank or 0 in array.shape:
-        raise InputError(
-            f"{name} must have {rank - 1} or {rank} axes, none of them empty; its shape is {np.shape(value)}."
-        )
+        axes = f"{rank - 1} or {rank} axes"
+        raise InputError(f"{name} must have {axes}, none of them empty; its shape is {np.shape(value)}.")
     if not is_traced(array) and not np.isfinite(array).all():
         raise InputError(f"{name} holds nan or inf; every entry must be finite.")
     return array
