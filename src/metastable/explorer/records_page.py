@@ -1,5 +1,6 @@
 """Records in the explorer: runs are played, studies, galleries and sweeps are opened as the pages they are."""
 
+import asyncio
 import mimetypes
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -110,11 +111,12 @@ class Library:
 async def records_page(request: Request, library: Library) -> None:
     """The list, or one record."""
     chosen = request.query_params.get("open")
+    records = await asyncio.to_thread(library.records)  # a slow disk must not hold up other sessions
     if chosen is None:
-        _listing(library)
+        _listing(library, records)
         return
     try:
-        found = next((one for one in library.records() if one[0] == str(chosen)), None)
+        found = next((one for one in records if one[0] == str(chosen)), None)
         if found is None:
             library.inside(chosen)
             raise InputError(f"There is no record {chosen[:80]!r} in {library.folder}.")
@@ -145,8 +147,7 @@ def _address(kind: str, name: str, library: Library) -> str | None:
     return None if page is None else f"/files/{quote(page)}"
 
 
-def _listing(library: Library) -> None:
-    records = library.records()
+def _listing(library: Library, records: list[tuple[str, str, str]]) -> None:
     with shell("Records", "/records"), ui.element("div").classes("lab-form-page"):
         ui.html("<h1>Records</h1>", sanitize=False)
         ui.label(f"In {library.folder}").classes("lab-note")
