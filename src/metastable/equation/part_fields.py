@@ -46,6 +46,11 @@ def check_name(part: Any) -> None:
         raise InputError(f"The name of a {kind} must be a string, not {type(part.name).__name__}.")
 
 
+def is_function(value: Any) -> bool:
+    """Whether a function of one's own was given, or an object that is called like one: not a part of another kind."""
+    return callable(value) and not hasattr(value, "about")
+
+
 def shown(value: Any) -> str:
     """What was given, in a few words."""
     text = repr(value)
