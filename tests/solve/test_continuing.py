@@ -77,6 +77,7 @@ def test_extended_adaptively_and_after_an_early_stop():
     assert np.array_equal(later.x[: len(early)], early.x)
 
 
+@pytest.mark.slow
 def test_a_longer_run_may_need_more_copies():
     """Nearly dependent eigenvectors: how far a rounding moves them decides the number of copies, and grows with t."""
     S = np.array([[1.0, 1.0], [0.0, 8e-4]])

@@ -594,6 +594,7 @@ def test_trust_finds_out_a_symmetric_start_that_rounding_breaks():
     assert adaptive.valid_until < 200.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "t"), [("rk4", 2000.0), ("tsit5", 5000.0)])
 def test_trust_finds_out_copies_that_part_and_meet_again(method, t):
     """Opposite tokens on a circle meet on one of two sides; a rounding decides, for a run and its copy apart."""
@@ -605,6 +606,7 @@ def test_trust_finds_out_copies_that_part_and_meet_again(method, t):
     assert [run.valid_until for run in runs] == [0.0] * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("normalise", "mask"), [("hardmax", "full"), ("softmax", "window(0)")])
 def test_2_contracting_directions_that_underflow_are_not_certified(normalise, mask):
     """Every token attends to itself, so z stays where it is; e^{tV} z is 0 for floats, and z was taken for 0 too."""
