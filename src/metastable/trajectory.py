@@ -152,7 +152,7 @@ class Trajectory:
 
         ``zeta`` (T, ..., n, d) holds the projections of z on the rows of ``left`` (d, d), largest real part first.
         They come from the run's chart: taken from z itself, small coordinates would drown in those that grow.
-        A complex pair of eigenvalues takes two real coordinates.
+        A complex pair takes two real coordinates. Without well-conditioned eigenvectors: (z, zeros, identity).
         """
         if self.chart is None or self.dynamics is None:
             raise InputError("Only a rescaled run has coordinates of its own; project x on left eigenvectors of V.")

@@ -51,3 +51,12 @@ def test_an_interval_that_fails_is_told_before_the_run():
 def test_numbers_of_numpy_and_of_arrays_are_numbers():
     assert float(RMSNorm(eps=np.float32(0.5)).eps) == 0.5
     assert ms.Block(residual=np.array(0.5)).residual == 0.5
+
+
+@pytest.mark.parametrize("name", ["mask", "normalise", "score", "noise_kind", "geometry", "position"])
+def test_a_part_of_another_kind_is_no_function(name):
+    """A Normalisation is called like a function of two arguments; as a mask it was taken for one."""
+    for other in (ms.normalise.SOFTMAX, ms.masks.CAUSAL, ms.scores.DOT, ms.noises.COMMON, ms.geometry.SPHERE):
+        if type(other) is not type(getattr(ms.Dynamics(), name)):
+            with pytest.raises(ms.InputError):
+                ms.Dynamics(**{name: other})

@@ -1,10 +1,13 @@
 """Going on with runs, reading them between saves, slicing and comparing them."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import metastable as ms
 from metastable.errors import InputError
+from metastable.solve.trust import with_copies
 
 X = ms.initial.sphere(6, 3, seed=3)
 LONG = {"t": 4.0, "save": 9}
@@ -73,6 +76,21 @@ def test_extended_adaptively_and_after_an_early_stop():
     assert early.status == "stopped"
     later = early.extend(float(early.t[-1]) + 1.0)
     assert np.array_equal(later.x[: len(early)], early.x)
+
+
+@pytest.mark.slow
+def test_a_longer_run_may_need_more_copies():
+    """Nearly dependent eigenvectors: how far a rounding moves them decides the number of copies, and grows with t."""
+    S = np.array([[1.0, 1.0], [0.0, 8e-4]])
+    dyn = ms.Dynamics(ms.Weights(V=S @ np.diag([0.5, 0.2]) @ np.linalg.inv(S)), geometry="rescaled")
+    x = np.array([[0.3, 0.2], [-0.5, 0.1], [0.7, -0.4]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        run, at_once = ms.simulate(dyn, x, t=2.0, save=3), ms.simulate(dyn, x, t=9.0, save=10)
+        longer = run.extend(t=9.0)
+    assert with_copies(run.ending.plan).runs == 2 < with_copies(longer.ending.plan).runs == 3
+    assert np.array_equal(longer.x, at_once.x, equal_nan=True)
+    assert longer.valid_until == at_once.valid_until
 
 
 def test_how_later_times_are_chosen():

@@ -603,3 +603,27 @@ def test_trust_finds_out_a_symmetric_start_that_rounding_breaks(method):
         assert 5.0 < run.valid_until < 150.0
         good = run.t <= run.valid_until
         assert np.abs(run.x[good] - x).max() < 1e-5  # the equilibrium itself is the truth
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "t"), [("rk4", 2000.0), ("tsit5", 5000.0)])
+def test_trust_finds_out_copies_that_part_and_meet_again(method, t):
+    """Opposite tokens on a circle meet on one of two sides; a rounding decides, for a run and its copy apart."""
+    angle = np.random.default_rng(3).uniform(0.0, 2.0 * np.pi, 8)
+    turned = angle[:, None] + np.array([0.0, np.pi])
+    x = np.stack([np.cos(turned), np.sin(turned)], axis=-1)  # (8, 2, 2)
+    with pytest.warns(RuntimeWarning, match="of 8 of 8 runs"):
+        runs = ms.simulate([ms.Dynamics()] * 8, x, t=t, method=method, save=2, trust=True)
+    assert [run.valid_until for run in runs] == [0.0] * 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("normalise", "mask"), [("hardmax", "full"), ("softmax", "window(0)")])
+def test_2_contracting_directions_that_underflow_are_not_certified(normalise, mask):
+    """Every token attends to itself, so z stays where it is; e^{tV} z is 0 for floats, and z was taken for 0 too."""
+    x = np.array([[0.6, 0.8], [-0.8, 0.1], [0.3, -0.9]])
+    dyn = ms.Dynamics(ms.Weights(V=-8.0 * np.eye(2)), normalise=normalise, mask=mask, geometry="rescaled")
+    run, told = quietly(dyn, x, t=125.0, save=[0.0, 37.5, 125.0])
+    assert np.abs(run.x[1] - x).max() < 1e-9
+    assert run.valid_until == 37.5
+    assert told

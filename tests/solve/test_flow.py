@@ -244,3 +244,20 @@ BAD = [
 def test_bad_input_gets_one_sentence(change, word):
     with pytest.raises(ms.InputError, match=word):
         ms.flow(**{"dynamics": ms.Dynamics(), "x0": X, "times": [0.5], **change})
+
+
+TRACED = {
+    "tokens": lambda v: ms.simulate(ms.Dynamics(), X * v, t=1.0),
+    "beta": lambda v: ms.simulate(ms.Dynamics(beta=v), X, t=1.0),
+    "t": lambda v: ms.simulate(ms.Dynamics(), X, t=v),
+    "save": lambda v: ms.simulate(ms.Dynamics(), X, t=1.0, save=jnp.stack([0 * v, v])),
+    "rtol": lambda v: ms.simulate(ms.Dynamics(), X, t=1.0, rtol=v, method="tsit5"),
+    "seed": lambda v: ms.simulate(ms.Dynamics(), X, t=1.0, seed=v.astype(int)),
+    "observe_many": lambda v: ms.observe_many(ms.Dynamics(), X[None] * v, "clusters", t=1.0),
+}
+
+
+@pytest.mark.parametrize("what", TRACED)
+def test_every_traced_setting_names_flow_under_transformation(what):
+    with pytest.raises(ms.InputError, match="use metastable.flow"):
+        jax.jit(TRACED[what])(1.0)

@@ -11,6 +11,8 @@ import numpy as np
 
 from metastable.solve.plan import Plan
 
+_STEPS_ALONE = 8  # of a run and its copies between two comparisons
+
 State = Mapping[str, np.ndarray]  # what a checkpoint stores, as it is; runs are the first axis of whatever has one
 
 
@@ -76,8 +78,12 @@ class Engine(Protocol):
         """Exactly to the given stops, and nothing else."""
 
     def pace(self, plan: Plan) -> float:
-        """The time between two comparisons of a run with its copies."""
-        return plan.t / 64
+        """The time between two comparisons of a run with its copies.
+
+        A symmetric start falls to one of two sides; a copy that falls to the same side has parted only for as long as
+        both fall, log(1e-6) over a rate, which is tens of steps where steps follow the motion.
+        """
+        return min(plan.t / 64, _STEPS_ALONE * plan.dt)
 
     def span(self, plan: Plan, state: State) -> float:
         """The longest time that an adaptive method should go at once from here."""

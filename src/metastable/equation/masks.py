@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Numeric, is_traced, jax, jnp, structure
-from metastable.equation.part_fields import check_functions, check_name, shown
+from metastable.equation.part_fields import check_functions, check_name, is_function, shown
 from metastable.errors import InputError, door, unknown
 
 Visible = Callable[[Any, Any], Any]  # broadcasting index arrays i, j -> bool array
@@ -286,7 +286,7 @@ def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
         if ";" in mask:
             return by_layer([part.strip() for part in mask.split(";")])
         raise unknown("mask", mask, [*MASKS, "window(8)", "window(8, causal)"])
-    if callable(mask):
+    if is_function(mask):
         return Mask(mask, name=getattr(mask, "__name__", "custom"))
     if isinstance(mask, (np.ndarray, list, tuple)) or hasattr(mask, "__array__"):
         return from_array(mask)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from metastable.backend import Array, jax, jnp, structure
-from metastable.equation.part_fields import check_functions, check_name
+from metastable.equation.part_fields import check_functions, check_name, is_function
 from metastable.errors import InputError, door, unknown
 
 Draw = Callable[[Any, tuple[int, ...], Any], Any]
@@ -70,6 +70,6 @@ def resolve(noise: str | Noise | Draw) -> Noise:
         if noise not in NOISES:
             raise unknown("kind of noise", noise, NOISES)
         return NOISES[noise]
-    if callable(noise):
+    if is_function(noise):
         return Noise(noise, getattr(noise, "__name__", "custom"))
     raise InputError(f"noise_kind must be a name ({', '.join(NOISES)}) or a Noise, not {type(noise).__name__}.")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
-from metastable.equation.part_fields import check_functions, check_name, check_switches
+from metastable.equation.part_fields import check_functions, check_name, check_switches, is_function
 from metastable.equation.sinkhorn import sinkhorn, sinkhorn_error
 from metastable.errors import InputError, door, unknown
 
@@ -192,6 +192,6 @@ def resolve(normalise: str | Normalisation | Rows) -> Normalisation:
         if normalise in NORMALISATIONS:
             return NORMALISATIONS[normalise]
         raise unknown("normalisation", normalise, NORMALISATIONS)
-    if callable(normalise):
+    if is_function(normalise):
         return Normalisation(normalise, getattr(normalise, "__name__", "custom"))
     raise unknown("normalisation", normalise, NORMALISATIONS)

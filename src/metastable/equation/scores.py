@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, jnp, structure
-from metastable.equation.part_fields import check_functions, check_name
+from metastable.equation.part_fields import check_functions, check_name, is_function
 from metastable.errors import InputError, door, unknown
 
 
@@ -146,6 +146,6 @@ def resolve(score: str | Score | Callable[[Any, Any, Any], Any]) -> Score:
     found = _CAPPED.fullmatch(score) if isinstance(score, str) else None
     if found:
         return capped(found[1])
-    if callable(score):
+    if is_function(score):
         return Score(score, name=getattr(score, "__name__", "custom"))
     raise unknown("score", score, [*SCORES, "capped(50)"])

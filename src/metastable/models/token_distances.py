@@ -29,7 +29,7 @@ def gram(x: Any) -> np.ndarray:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     u = np.asarray(_unit(x if isinstance(x, Array) else np.asarray(x)))
-    return np.clip(u @ np.swapaxes(u, -1, -2), -1.0, 1.0)  # small products in a batch: half of JAX's time
+    return np.asarray(np.clip(u @ np.swapaxes(u, -1, -2), -1.0, 1.0))  # small products in a batch: half of JAX's time
 
 
 @jax.jit

@@ -22,6 +22,7 @@ from metastable.solve.methods import METHODS
 from metastable.solve.plan import Ending, Plan, make_plan
 from metastable.solve.segments import Segment
 from metastable.solve.simulate import collect
+from metastable.solve.trust import with_copies
 from metastable.trajectory import Trajectory
 
 _SETTINGS = ("method", "dt", "t", "rtol", "atol", "seed", "dtype", "engine", "trust")
@@ -35,7 +36,7 @@ def extend(run: Trajectory, t: float, save: Any = None) -> Trajectory:
         raise InputError(f"This run reaches t = {last:g} already; extend takes a later time, not {horizon:g}.")
     later = _later_times(run, plan, horizon, save)
     longer = replace(plan, times=np.concatenate([run.t, later]), t=horizon)
-    if run.ending is None:
+    if run.ending is None or with_copies(longer).runs != with_copies(plan).runs:  # a longer run may need more copies
         return collected(longer, x, list(drive(longer, x, reported=False)))
     state = run.ending.state
     return collected(longer, x, [_so_far(run, longer, state), *drive(longer, x, checkpoint=state, reported=False)])

@@ -5,6 +5,7 @@ after its last finished segment gives the same digits as one left alone. All run
 together, and so do the shaken copies of a certified run (`metastable.solve.trust`).
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -156,11 +157,11 @@ class _Course:
             span = engine.span(plan, self.state)
             end = edge if t + 1.5 * span >= edge else t + span
             last = int(np.searchsorted(plan.times, end + 1e-12 * max(1.0, plan.t), side="right"))
-            times = np.minimum(plan.times[self.following : last], end)
-            kept = np.ones(len(times), bool)
-            if plan.shakes is not None and not (len(times) and times[-1] == end):
-                times, kept = np.append(times, end), np.append(kept, False)
-            yield _stops(times, end, kept)
+            saves = np.minimum(plan.times[self.following : last], end)
+            checks = np.empty(0) if plan.shakes is None else _checks(plan, engine, t, end, span)
+            times = np.concatenate([saves, checks[~np.isin(checks, saves)]])
+            order = np.argsort(times, kind="stable")
+            yield _stops(times[order], end, order < len(saves))
 
     # --- what comes back ---
 
@@ -211,8 +212,9 @@ class _Course:
                 fates[run] = Fate(first + good, "stalled", _stalled(plan, saved, run))
             else:
                 good = int(np.argmin(finite[:, run]))
+                what = "Tokens, or e^{tV}," if plan.model.geometry.rescales else "Tokens"
                 text = (
-                    f"Tokens left the range of floats before t = {times[good]:g}; "
+                    f"{what} left the range of floats before t = {times[good]:g}; "
                     "the run ends at the last finite saved time."
                 )
                 fates[run] = Fate(first + good, "diverged", text)
@@ -260,6 +262,13 @@ def _fixed_stops(plan: Plan, engine: Engine) -> tuple[np.ndarray, np.ndarray, np
     kept = np.concatenate([kept, np.zeros(len(checks), bool)])
     order = np.lexsort((thetas, steps))
     return steps[order], thetas[order], kept[order]
+
+
+def _checks(plan: Plan, engine: Engine, t: float, end: float, span: float) -> np.ndarray:
+    """Times after t at which an adaptive run is compared with its copies besides its saves; the last one is the end."""
+    most = max(1, min(_MOST_STOPS, _MOST_NUMBERS // (plan.runs * plan.n * plan.d)))
+    count = min(most, round((end - t) / engine.pace(plan))) if math.isinf(span) and end > t else 1
+    return np.linspace(t, end, max(1, count) + 1)[1:]
 
 
 def _standing_still(plan: Plan, still: np.ndarray, stops: Stops) -> Saved:

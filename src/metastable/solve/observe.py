@@ -14,7 +14,7 @@ from metastable.observables.table import find, own_array
 from metastable.solve import trust as trusting
 from metastable.solve.driver import drive
 from metastable.solve.methods import Method
-from metastable.solve.plan import Plan, make_plan
+from metastable.solve.plan import Plan, make_plan, refuse_traced
 from metastable.solve.simulate import collect
 from metastable.trajectory import Trajectory
 
@@ -77,6 +77,7 @@ def observe_many(
     import xarray
 
     functions = _functions(observe)
+    refuse_traced(x0)
     tokens = np.asarray(x0, dtype=np.float64)
     if tokens.ndim != 3 or not len(tokens):
         raise InputError(f"An ensemble needs tokens of shape (B, n, d), one (n, d) for each run, not {tokens.shape}.")

@@ -126,10 +126,7 @@ def make_plan(
     """
     ready()
     members = _members(dynamics)
-    if any(is_traced(leaf) for leaf in (x0, t, dt, *jax.tree_util.tree_leaves(members))):
-        raise InputError(
-            "simulate cannot be traced by jax.grad, jit or vmap, because it looks at numbers; use metastable.flow."
-        )
+    refuse_traced((x0, t, dt, save, rtol, atol, seed, trust, members))
     how = methods.resolve(method)
     engine = getattr(engine, "name", engine)  # an engine of the table, or its name
     if not isinstance(engine, str):
@@ -162,6 +159,14 @@ def make_plan(
     plan = Plan(distinct, which, shape, n, d, times, t, dt, how, rtol, atol, first, dtype, engine, bool(trust), single)
     plan = plan if seeds is None else replace(plan, seeds=seeds)
     return plan, x.reshape(-1, n, d)
+
+
+def refuse_traced(given: Any) -> None:
+    """One sentence where JAX is tracing: a run looks at numbers, which then have no value yet."""
+    if any(is_traced(leaf) for leaf in jax.tree_util.tree_leaves(given)):
+        raise InputError(
+            "simulate cannot be traced by jax.grad, jit or vmap, because it looks at numbers; use metastable.flow."
+        )
 
 
 def _members(dynamics: Any) -> list[Dynamics]:

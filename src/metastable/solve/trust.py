@@ -1,8 +1,9 @@
-"""How far the digits of a run can be trusted: a copy of it, shaken by some tens of roundings, tells.
+"""How far the digits of a run can be trusted: a copy of it, shaken by little more than rounding, tells.
 
-The copy differs from the run in its tokens and in everything that both would otherwise share: V, Q, K, and with them
-the basis and the flow of a rescaled run. As long as both agree to `TRUSTED`, rounding has not decided anything. The
-copy is one more member of the ensemble; engines with a chart shake its state again at every change of references.
+The copy differs from the run in its tokens (by 1e-11 where they are not rescaled) and, by some tens of roundings, in
+everything that both would otherwise share: V, Q, K, and with them the basis and the flow of a rescaled run. As long as
+both agree to `TRUSTED`, rounding has not decided anything. The copy is one more member of the ensemble; engines with a
+chart shake its state again at every change of references.
 """
 
 import warnings
@@ -19,6 +20,7 @@ from metastable.solve.plan import Plan, with_numbers
 
 TRUSTED = 1e-6  # relative difference up to which a run and its copy agree (1e4 roundings at least)
 _ROUNDINGS = 32  # by which tokens and weights are shaken at the start: one alone may cancel by chance
+_START = 1e-5  # of `limit`: by how much tokens are shaken where they are not rescaled
 _AGAIN = 2  # by which the state of a chart is shaken at every change of references
 
 
@@ -67,12 +69,16 @@ def tokens_of_members(plan: Plan, x: np.ndarray) -> np.ndarray:
 
 
 def _shaken_tokens(plan: Plan, x: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:
-    """Tokens moved by some tens of roundings: of each coordinate where directions grow apart, else of their length."""
+    """Tokens moved by some tens of roundings of each coordinate where directions grow apart, else by 1e-11 of a length.
+
+    Near an unstable equilibrium a step h adds h mu times the displacement: if that is less than half a rounding of the
+    tokens, nothing. A displacement of some roundings then never grows, though that of the data does.
+    """
     if plan.model.geometry.rescales:
         return _shaken(x, rng, eps)
     length = np.linalg.norm(x, axis=-1, keepdims=True)
     length = np.where(length > 0, length, length.max(axis=-2, keepdims=True))  # a token at 0 is shaken like the others
-    return np.asarray(x + length * _noise(x.shape, rng, eps))
+    return np.asarray(x + length * _noise(x.shape, rng, max(eps, _START * limit(plan.dtype) / _ROUNDINGS)))
 
 
 def _shaken(a: np.ndarray, rng: np.random.Generator, eps: float) -> np.ndarray:

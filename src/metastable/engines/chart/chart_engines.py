@@ -20,7 +20,6 @@ from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve.methods import Method
 from metastable.solve.plan import Plan
 
-_DEEPEST = 1e150  # where the score gaps of copies are cut, if anywhere: squares of it are floats still
 _COMPARED = 4  # choices of references between two comparisons with the copies
 _PASSES = 8  # directions that a product of matrices mixes in the time in which one is added to another
 _SATURATED = -700.0  # score gaps below it carry no weight that a float can hold
@@ -55,7 +54,8 @@ def _charts(same: _Same) -> list[Chart]:
     made = [basis.chart_of(dyn, plan.d, plan.n, layer, whole.get(k)) for k, dyn in enumerate(plan.dynamics)]
     runs = set(plan.which[: plan.originals].tolist())
     # a copy cuts its score gaps elsewhere: where rows with long tails or thresholds feel the cut, both part
-    cut = [chart if k in runs else replace(chart, deepest=_DEEPEST) for k, chart in enumerate(made)]
+    deepest = 1e-4 * float(np.sqrt(np.finfo(plan.dtype).max))  # squares of it are floats still
+    cut = [chart if k in runs else replace(chart, deepest=deepest) for k, chart in enumerate(made)]
     return basis.alike(cut)
 
 

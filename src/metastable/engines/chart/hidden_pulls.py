@@ -9,6 +9,9 @@ So at every stop attention is computed again with both parts in one unit. Whatev
 and lies elsewhere than what is attended to most, is an error of the velocity; so is every pull between references.
 Where numbers are too small to tell, a token may be attended to. Where attention changes sides for ever, because a
 direction that grows also turns, this says nothing of the time between two looks, and nothing is certified.
+
+Where V contracts, references are held as e^{tL} zeta, which underflows to 0 for run and copy alike: a coordinate that
+is 0 by then, or nearly so, tells nothing of z.
 """
 
 from typing import Any
@@ -32,6 +35,11 @@ def hidden(plan: Plan, charts: list[Chart], times: np.ndarray, y: np.ndarray, re
     States y (m, B, n, d) and references (m, B, n) are those at ``times`` (m,); ``charts`` has one for every run.
     """
     out = np.zeros((len(times), plan.originals))
+    falls = np.array([-float(np.min(chart.grow)) for chart in charts[: plan.originals]])
+    for run in np.flatnonzero(times.max(initial=0.0) * falls > CAP).tolist():
+        late = np.flatnonzero(times * falls[run] > CAP)
+        gone = _underflown(np.asarray(charts[run].grow), times[late], y[late, run], refs[late, run], plan.dtype)
+        out[late, run] = np.where(gone, np.inf, 0.0)
     tops = np.array([float(chart.top) for chart in charts[: plan.originals]])
     for run in np.flatnonzero(times.max(initial=0.0) * tops > CAP).tolist():  # few runs go on for so long
         late = np.flatnonzero(times * tops[run] > CAP)
@@ -42,8 +50,21 @@ def hidden(plan: Plan, charts: list[Chart], times: np.ndarray, y: np.ndarray, re
         chart, late_times = cast(charts[run], plan.dtype), plan.number(times[places])
         pulls = _at_stops(cast(plan.model, plan.dtype), chart, late_times, y[places, run], refs[places, run])
         found = np.asarray(pulls, float)[: len(late)] * plan.t
-        out[late, run] = np.where(np.isfinite(found), found, np.inf)
+        out[late, run] = np.maximum(out[late, run], np.where(np.isfinite(found), found, np.inf))
     return out
+
+
+def _underflown(grow: np.ndarray, times: np.ndarray, y: np.ndarray, refs: np.ndarray, dtype: str) -> np.ndarray:
+    """Whether a contracting direction of a run has lost its digits at the bottom of the range of floats, (m,).
+
+    States y (m, n, d). A direction that was 0 from the start counts as lost too, once it could be.
+    """
+    refs = refs[..., None]
+    offsets = np.where(refs == np.arange(y.shape[-2])[:, None], 0.0, y)
+    largest = np.abs(np.take_along_axis(y, refs, axis=-2) + offsets).max(axis=-2)  # of e^{tL} zeta, (m, d)
+    least = float(np.finfo(dtype).tiny) / float(np.finfo(dtype).eps)
+    gone = np.where(largest == 0.0, -grow * times[:, None] > 2.0 * CAP, largest < least)
+    return np.asarray((gone & (grow < 0.0)).any(axis=-1))
 
 
 @jax.jit
