@@ -1,6 +1,7 @@
 """What the fields of parts must be, checked when a part is made: numbers, functions, names."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def check_name(part: Any) -> None:
         raise InputError(f"The name of a {kind} must be a string, not {type(part.name).__name__}.")
 
 
-def is_function(value: Any) -> bool:
+def is_function(value: Any) -> TypeGuard[Callable[..., Any]]:
     """Whether a function of one's own was given, or an object that is called like one: not a part of another kind."""
     return callable(value) and not hasattr(value, "about")
 
