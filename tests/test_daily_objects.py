@@ -2,6 +2,8 @@
 
 import html.parser
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +88,7 @@ def test_pictures_of_a_sweep_take_sizes_axes_and_have_captions():
     assert figure.get_size_inches()[0] == pytest.approx(3.4)
     assert figure.caption == "Clusters over beta and time: n = 4, t = 0.2. Mean over seed."
     _, axes = plt.subplots()
-    assert SWEPT.plot("lines", by="beta", ax=axes).caption.endswith("Bands: 95% intervals of the mean.")
+    assert SWEPT.plot("lines", by="beta", ax=axes).caption.endswith("with its 95% interval.")
     assert len(axes.lines) == 2
     with pytest.raises(InputError, match="'sizes'; did you mean 'size'"):
         SWEPT.plot("heatmap", sizes=3)
@@ -162,7 +164,7 @@ def test_words_units_and_parameters_travel_along():
     ("what", "options", "words"),
     [
         ("cluster", {}, "did you mean 'clusters'"),
-        ("clusters", {"tol": 1}, "Unknown option of 'clusters' 'tol'; did you mean 'tolerance'"),
+        ("clusters", {"tol": 1}, "Unknown option of clusters 'tol'; did you mean 'tolerance'"),
         ("order", {"tol": 1}, "takes no options"),
         (lambda run: 3, {}, "one value, or one array, for every saved time"),
         (lambda run: ["a"] * 5, {}, "one value"),
@@ -224,3 +226,50 @@ def test_films_play_inline(tmp_path):
         RUN.film(format="avi")
     with pytest.raises(InputError, match="Unknown option of animate 'framez'"):
         RUN.film(framez=3)
+
+
+def test_parts_with_arrays_are_one_line() -> None:
+    block = ms.Block(ms.blocks.MLP(np.ones((96, 24)), np.ones((24, 96))), attention_out=ms.blocks.Scale(np.ones(24)))
+    assert repr(block) == "Block(mlp=MLP(W_in (96, 24), W_out (24, 96)), attention_out=Scale(gain (24,)))"
+    assert repr(ms.positions.Relative(np.zeros(31))) == "Relative(table (1, 31))"
+    V = ms.weights.from_eigenvalues([1, 0.5 + 2j, 0.5 - 2j])
+    assert repr(ms.Weights(V=V)) == "Weights(1 head, d = 3, Q = I, K = I, V with eigenvalues 1, 0.5 ± 2i)"
+
+
+def test_tables_say_which_matrices(tmp_path: Path) -> None:
+    """A run cannot be made again from its table without them."""
+    V = [[1.0, 0.0], [0.0, -0.5]]
+    run = ms.simulate(ms.Dynamics(ms.Weights(V=V)), ms.initial.sphere(4, 2), t=1.0, save=3)
+    head = run.to_csv(tmp_path / "run.csv").read_text()
+    assert '# V: "[[1.0, 0.0], [0.0, -0.5]]"\n' in head
+    assert '# Q: "identity"\n' in head
+    assert json.loads(run.to_xarray().attrs["V"]) == V
+    assert "time 0.5;" in repr(run.at(0.5)), "one saved time is not a span"
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"score": lambda q, k, beta: q}, r"the score <lambda> must return an array of shape \(1, 4, 4\), but returns"),
+        ({"normalise": lambda s, seen: s.sum()}, "the normalisation <lambda> must return"),
+        ({"mask": lambda i: i}, "the mask <lambda> could not be computed"),
+    ],
+)
+def test_functions_of_a_wrong_shape_are_named(part: dict[str, Any], words: str) -> None:
+    with pytest.raises(ms.InputError, match=words):
+        ms.simulate(ms.Dynamics(**part), ms.initial.sphere(4, 2), t=1.0)
+
+
+def test_a_record_does_not_take_the_place_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (".", ""):
+        with pytest.raises(InputError, match="current folder"):
+            RUN.save(path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_series_shows_one_observable() -> None:
+    with pytest.raises(InputError, match="A series shows one observable"):
+        RUN.plot(kind="series", observable={"a": "clusters"})

@@ -18,6 +18,7 @@ WORKLOADS = {
     "phase-diagram": "phase_diagram",
     "models": "model_statistics",
     "explorer": "explorer_frames",
+    "explorer-memory": "explorer_memory",
     "start-up": "start_up",
     "alone": "alone",
     "sweep": "sweep",

@@ -1,4 +1,4 @@
-"""The player against a bare WebGL loop of points, the way from a slider to the picture, and memory while playing."""
+"""The player against a bare WebGL loop of points, and the way from a slider to the picture."""
 
 import atexit
 import os
@@ -68,12 +68,8 @@ TIMED = """() => { window.took = []; window.since = 0;
 
 
 def cases(quick: bool) -> list[Case]:
-    frames = [Case(f"n = {n}", {"n": n, "seconds": 2 if quick else 5}) for n in (64, 2000, 10_000)]
-    return [
-        *frames,
-        Case("slider", {"n": 64, "moves": 12}),
-        Case("memory", {"n": 256, "seconds": 20 if quick else 600}),
-    ]
+    frames = [Case(f"n = {n}", {"n": n, "seconds": 1 if quick else 3}) for n in (64, 2000, 10_000)]
+    return [*frames, Case("slider", {"n": 64, "moves": 12})]
 
 
 @cache
@@ -114,19 +110,7 @@ def player(case: Case) -> Run:
     page.goto(exported(case["n"]))
     page.wait_for_function("window.player && player.run")
     page.evaluate("player.options.loop = true; window.go = (on) => (on ? player.play() : player.pause())")
-    if case.key == "memory":
-        page.evaluate("go(true)")
-        return lambda: Outcome(np.empty(0), seconds=grown(page, case["seconds"]))
     return lambda: Outcome(np.empty(0), seconds=page.evaluate(COUNT, case["seconds"]) / 1000)
-
-
-def grown(page: Any, seconds: float) -> float:
-    """Megabytes by which the page's heap grew while it played, at least 0.001."""
-    used = "(gc(), performance.memory.usedJSHeapSize)"
-    page.wait_for_timeout(2000)
-    before = page.evaluate(used)
-    page.wait_for_timeout(1000 * seconds)
-    return max(1e-3, (page.evaluate(used) - before) / 2**20)
 
 
 def slider(case: Case) -> Run:
@@ -181,10 +165,10 @@ def rate(n: int) -> Any:
 
 
 WORKLOAD = Workload(
-    title="explorer: seconds per frame, from slider to picture, memory while playing",
+    title="explorer: seconds per frame, from slider to picture",
     cases=cases,
     tolerance=0.0,
-    note="Chromium in software. The row of memory counts megabytes, not seconds. There are no answers to compare.",
+    note="Chromium in software. There are no answers to compare.",
     engines={
         "bare loop": Engine(bare, "WebGL points, nothing else", only=("n = 64", "n = 2000", "n = 10000")),
         OURS: Engine(player, "the player"),
@@ -192,7 +176,6 @@ WORKLOAD = Workload(
     goals=(
         *(Goal(f"frame rate of the bare loop, n = {n}", rate(n), 0.8) for n in (64, 2000, 10_000)),
         Goal("slider to picture, n = 64", lambda t: t.seconds("slider", OURS), 0.1, False, " s"),
-        Goal("memory grown while playing", lambda t: t.seconds("memory", OURS), 2.0, False, " MB"),
     ),
     has_before=False,
 )

@@ -1,11 +1,16 @@
 """Sweeps beside a bare `observe_many` of the same runs: in this process, with one and two workers, and on Dask.
 
-Workers are started and have compiled before anything is timed: what is compared is how chunks are handed out.
+Workers are started and have compiled before anything is timed: what is compared is how chunks are handed out. There
+are 12 chunks of about a second, so that the last one, for which one of two workers may wait, decides nothing. One
+worker has one thread, as each of two has; a sweep with one worker gives it the threads of all cores.
+
+The second case is about memory: the same tiny runs, a few and ten times as many.
 """
 
 import tempfile
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +21,14 @@ from benchmarks.harness import OURS, Case, Engine, Goal, Outcome, Run, Table, Wo
 
 BETAS = np.linspace(0.5, 9.0, 8)
 TIMES = (5.0, 10.0, 15.0)
+GRID, TINY = ("grid",), ("tiny",)
 
 
 def cases(quick: bool) -> list[Case]:
-    return [Case("grid", {"n": 32, "d": 2, "seeds": 64 if quick else 2048, "betas": len(BETAS)})]
+    return [
+        Case("grid", {"n": 32, "d": 2, "seeds": 64 if quick else 768, "betas": len(BETAS)}),
+        Case("tiny", {"n": 4, "d": 2, "runs": 512 if quick else 20_480}),  # more rows than are written together
+    ]
 
 
 def job(case: Case) -> Any:
@@ -61,6 +70,30 @@ def swept(case: Case) -> Run:
     return run
 
 
+def tiny(case: Case, times: int) -> Run:
+    """As many ``times`` as many tiny runs in this process; the answer is that of the first of them."""
+    from metastable.sweeps import read_job
+    from metastable.sweeps.sweep_driver import run_sweep
+
+    sweep = {
+        "seed": {"start": 0, "count": times * case["runs"]},
+        "observe": ["order"],
+        "times": 8,
+        "jobs": 0,
+    }
+    planned = read_job({"simulate": {"n": case["n"], "d": case["d"], "mask": "full", "t": 0.4}, "sweep": sweep})
+
+    def run() -> np.ndarray:
+        from pyarrow import parquet
+
+        with tempfile.TemporaryDirectory() as place:
+            run_sweep(planned, Path(place) / "sweep")
+            with parquet.ParquetFile(Path(place) / "sweep" / "table.parquet") as file:
+                return np.asarray(next(file.iter_batches(512, columns=["order"]))["order"])
+
+    return run
+
+
 def on(jobs: int, cluster: str | None, threads: int | None = None) -> Any:
     """The chunks of the sweep on workers that stay: everything but the start of the workers.
 
@@ -80,9 +113,9 @@ def on(jobs: int, cluster: str | None, threads: int | None = None) -> Any:
         executor = make_executor(jobs, cluster)
         share = nullcontext() if threads is None else shared_cores(threads)
 
-        def everything() -> dict[int, bytes]:
-            waiting, found = list(chunks), {}
-            while len(found) < len(chunks):
+        def everything(wanted: list[Any]) -> dict[int, bytes]:
+            waiting, found = list(wanted), {}
+            while len(found) < len(wanted):
                 while waiting and executor.room > 0:
                     chunk = waiting.pop(0)
                     executor.submit(chunk.number, compute, (planned.spec, chunk))
@@ -95,13 +128,13 @@ def on(jobs: int, cluster: str | None, threads: int | None = None) -> Any:
             from pyarrow import parquet
 
             began = time.perf_counter()
-            found = everything()
+            found = everything(chunks)
             seconds = time.perf_counter() - began
             values = [parquet.read_table(io.BytesIO(found[k]))["order"].to_numpy() for k in sorted(found)]
             return Outcome(np.concatenate(values).reshape(-1, len(TIMES)), seconds=seconds)
 
         with share:  # which workers inherit at their start
-            everything()  # every worker has compiled
+            everything(chunks[: 2 * executor.workers])  # every worker has compiled
         return run
 
     return build
@@ -112,22 +145,32 @@ def ratio(table: Table, one: str, other: str) -> float:
     return table.row("grid", one).over(table.row("grid", other)).median
 
 
+def memory(table: Table) -> float:
+    """Peak memory with ten times as many runs over that with a few."""
+    return table.row("tiny", "ten times as many").megabytes / table.row("tiny", "tiny runs").megabytes
+
+
 WORKLOAD = Workload(
     title="sweeps: engines beside a bare observe_many",
     cases=cases,
     tolerance=1e-12,
     engines={
-        "observe_many": Engine(bare, "the same runs, one call, nothing on disk"),
-        OURS: Engine(swept, "metastable sweep --jobs 0, table on disk"),
-        "one worker": Engine(on(1, None, 1), "worker process with one thread, chunks only"),
-        "one worker, all threads": Engine(on(1, None), "worker process with the threads of all cores, chunks only"),
-        "two workers": Engine(on(2, None, 1), "worker processes with one thread each, chunks only"),
-        "Dask local": Engine(on(2, "local"), "two Dask workers, chunks only"),
+        "observe_many": Engine(bare, "the same runs, one call, nothing on disk", only=GRID),
+        OURS: Engine(swept, "metastable sweep --jobs 0, table on disk", only=GRID),
+        "one worker": Engine(on(1, None, 1), "worker process with one thread, chunks only", only=GRID),
+        "one worker, all threads": Engine(
+            on(1, None), "worker process with the threads of all cores, chunks only", only=GRID
+        ),
+        "two workers": Engine(on(2, None, 1), "worker processes with one thread each, chunks only", only=GRID),
+        "Dask local": Engine(on(2, "local"), "two Dask workers, chunks only", only=GRID),
+        "tiny runs": Engine(partial(tiny, times=1), "metastable sweep --jobs 0", only=TINY, once=True),
+        "ten times as many": Engine(partial(tiny, times=10), "metastable sweep --jobs 0", only=TINY, once=True),
     },
     goals=(
         Goal("in-process over bare", lambda t: ratio(t, OURS, "observe_many"), 1.1, False),
         Goal("one worker over two", lambda t: ratio(t, "one worker", "two workers"), 1.7),
         Goal("Dask over the pool", lambda t: ratio(t, "Dask local", "two workers"), 1.15, False),
+        Goal("memory with ten times as many runs", memory, 1.1, False),
     ),
     has_before=False,
 )  # fmt: skip

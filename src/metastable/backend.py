@@ -94,7 +94,7 @@ def no_device() -> str | None:
 jax.config.update("jax_enable_x64", True)
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ and can_keep("compiled") is not None:
     jax.config.update("jax_compilation_cache_dir", str(can_keep("compiled")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.01)  # dozens of small ones add up to seconds
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 

@@ -39,11 +39,13 @@ def is_quiet() -> bool:
 def duration(seconds: float) -> str:
     """A time as one reads it.
 
-    >>> duration(3.21), duration(75.0), duration(4000.0)
-    ('3.2 s', '1 min 15 s', '1 h 6 min')
+    >>> duration(3.21), duration(75.0), duration(4000.0), duration(3.5e6)
+    ('3.2 s', '1 min 15 s', '1 h 6 min', '40.5 days')
     """
     if seconds < 59.95:
         return f"{seconds:.1f} s"
+    if seconds >= 48 * 3600:
+        return f"{seconds / 86400:.1f} days"
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 

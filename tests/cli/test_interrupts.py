@@ -3,6 +3,8 @@
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,3 +119,40 @@ def test_a_signal_inside_a_callback_is_not_lost(capsys: pytest.CaptureFixture[st
     finally:
         signal.signal(signal.SIGTERM, before)
     assert capsys.readouterr() == ("", "")
+
+
+_STUCK = """
+import hashlib
+from metastable.cli import interrupts
+
+interrupts.PATIENCE = 0.2
+with interrupts.listening(lambda left: print(left, flush=True)), interrupts.interruptible(lambda: "what is kept"):
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)  # compiled code that does not come back for minutes
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_compiled_code_is_not_waited_for(number: int) -> None:
+    stuck = subprocess.Popen([sys.executable, "-c", _STUCK], stdout=subprocess.PIPE, text=True)
+    try:
+        assert stuck.stdout is not None
+        assert stuck.stdout.readline() == "ready\n"
+        time.sleep(0.3)  # until it is inside
+        stuck.send_signal(number)
+        assert stuck.wait(timeout=20) == 128 + number
+        assert stuck.stdout.read() == "what is kept\n"
+    finally:
+        stuck.kill()
+        stuck.communicate()
+
+
+def test_before_a_command_has_begun(metastable: Metastable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its modules are loaded: the library of the command line must not end the process without a word."""
+    monkeypatch.setattr("metastable.cli.list_command.table_entries", press)
+    answer = metastable("list", "masks")
+    assert (answer.code, answer.out) == (130, "")
+    assert (
+        answer.err
+        == "metastable: Interrupted; nothing was written: run the same command again (metastable list masks).\n"
+    )

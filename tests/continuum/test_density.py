@@ -94,7 +94,7 @@ def test_noise_without_attention_is_the_heat_equation(d):
         assert np.allclose(law.mode(k), law.mode(k)[0] * decay, rtol=1e-7)
 
 
-@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("d", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_noise_does_not_shorten_the_steps(d):
     """On the circle the fastest decay would ask for (sigma^2/2) degree^2 t/6 = 900 steps; at rest pull meets noise."""
     dyn = ms.Dynamics(beta=1.5, noise=0.6)

@@ -47,6 +47,13 @@ def test_every_folder_of_pages_is_in_the_table_of_contents() -> None:
         assert f"\n{name}/" in index, name
 
 
+def test_every_public_name_is_in_the_api_pages() -> None:
+    import metastable as ms
+
+    pages = "".join(path.read_text() for path in (DOCS / "api").glob("*.md"))
+    assert [name for name in ms.__all__ if not name.startswith("_") and not re.search(rf"\b{name}\b", pages)] == []
+
+
 def test_literature_names_every_experiment_of_the_papers() -> None:
     page = (DOCS / "literature.md").read_text()
     named = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", page))

@@ -53,6 +53,7 @@ def test_files_outside_are_not_there(server, path):
         ("n=1e9", "more than the explorer takes"),
         ("n=abc", "whole number"),
         ("n=4000&t=5000&dt=0.001", "pairs of tokens"),
+        ("n=4000&d=128&t=1", "coordinates"),
         ("beta=nan", "finite"),
         ("V=/etc/passwd.npy", "reads no files"),
         ("V=model:../../etc/head=1", "zoo"),

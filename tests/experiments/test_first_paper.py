@@ -146,6 +146,7 @@ def test_a_token_at_rest_elsewhere_breaks_the_limit() -> None:
     assert single_cluster._limit(params, slow, 0).status == "not measured"  # no start decides anything
 
 
+@pytest.mark.slow
 def test_instances_can_be_replayed_and_parts_resumed(tmp_path: Any) -> None:
     params = neighbours.Params(**SMALL["neighbours"])
     first = neighbours.run(params, Work(tmp_path))

@@ -3,19 +3,25 @@
 import numpy as np
 import pytest
 
+from metastable.equation.dynamics import Dynamics
 from metastable.experiments import (
     infinitely_many,
     long_context,
     noise_against_order,
+    noise_runs,
     normalisation_schemes,
     time_scales,
 )
 from metastable.experiments.base import Work, self_check
+from metastable.initial import sphere
+from metastable.solve.simulate import simulate
 
 ALL = (infinitely_many, long_context, noise_against_order, normalisation_schemes, time_scales)
 
 
-@pytest.mark.parametrize("module", ALL)
+@pytest.mark.parametrize(
+    "module", [pytest.param(m, marks=pytest.mark.slow) if m is normalisation_schemes else m for m in ALL]
+)
 def test_the_simulator_agrees_with_the_plain_formulas(module):
     found = self_check(module.EXPERIMENT, module.Params(**module.EXPERIMENT.quick))
     assert found
@@ -63,13 +69,24 @@ def test_schemes_follow_their_laws():
     assert normalisation_schemes._late(params, slow, "peri-ln").status == "fails"
 
 
+@pytest.mark.slow
 def test_noise_keeps_tokens_apart_beyond_the_threshold():
-    for d, kind in noise_against_order.COMBINED[:2]:
+    for d, kind in noise_runs.COMBINED[:2]:
         top = noise_against_order.noise_threshold(2.0, kind, d)
-        low, high = (noise_against_order.settled(d, kind, 2.0, f * top, 128, 1).max() for f in (0.7, 1.3))
-        assert low > 0.3 > high
+        low, high = noise_runs.settled([noise_runs.Case(d, kind, 2.0, f * top, 1) for f in (0.7, 1.3)], 128)
+        assert low.max() > 0.3 > high.max()
     rate = noise_against_order.near_pairs(2, 0.8, 200, 0)
     assert rate.mean() == pytest.approx(1.0, abs=4 * rate.std() / np.sqrt(200))
+
+
+def test_runs_with_noise_in_units_of_tau_are_those_in_their_own_time():
+    case = noise_runs.Case(2, "softmax", 2.0, 0.3, 5)
+    times = np.linspace(0.8, 1.0, 9) * noise_runs.TAUS * case.tau
+    dyn = Dynamics(beta=2.0, noise=0.3)
+    run = simulate(dyn, sphere(24, 2, seed=5), times[-1], case.tau / noise_runs.STEPS, "euler", save=times, seed=5)
+    plainly = np.sqrt(np.mean([noise_runs.sizes(x) ** 2 for x in run.x], axis=0))
+    others = [noise_runs.Case(d, "softmax", beta, 0.7, 6) for d, beta in ((2, 1.0), (3, 1.0))]
+    assert noise_runs.settled([others[0], case, others[1]], 24)[1] == pytest.approx(plainly, abs=1e-6)
 
 
 def test_three_scales():

@@ -17,7 +17,7 @@ from metastable.experiments import (
     polytope,
 )
 from metastable.experiments import claim_instances as parts
-from metastable.experiments.base import Work
+from metastable.experiments.base import Work, self_check
 from metastable.theory.hypotheses import good_triple, score_positive_definite
 from metastable.theory.theorems import Triple
 from metastable.theory.verdicts import Verdict, verdict_from_dict
@@ -31,7 +31,13 @@ NAMES = (
     "collapse",
     "limit-geometry",
 )
-LONG = ("low-rank-attention", "codimension", "limit-geometry", "polytope-times-subspace")  # of many settings
+LONG = (
+    "low-rank-attention",
+    "hyperplanes",
+    "codimension",
+    "limit-geometry",
+    "polytope-times-subspace",
+)  # of many settings
 RUN = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES]
 _made: dict[str, Any] = {}
 
@@ -130,8 +136,7 @@ def test_polytope_of_negative_values_fails() -> None:
 
 
 def test_hyperplanes_notice_a_fourth_level() -> None:
-    _, params, _ = quick("hyperplanes")
-    case = hyperplanes.triple(params, 1)
+    case = hyperplanes.triple(hyperplanes.Params(**experiment("hyperplanes").quick), 1)
     normal = np.linalg.eig(case.V.T)
     phi = normal[1][:, normal[0].real.argmax()].real
     levels = np.array([2.0, 2.0, 1.0, -2.0])
@@ -146,6 +151,13 @@ def test_codimension_as_printed_fails_for_the_identity_and_for_a_chase() -> None
     for literal in codimension.judge(params, data)[2:4]:
         assert literal.kind == "conjecture"
         assert literal.status == "fails"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 17])
+def test_the_self_check_of_codimension_does_not_depend_on_the_draw(seed: int) -> None:
+    e = experiment("codimension")
+    assert self_check(e, e.params(**{**e.quick, "seed": seed}))
 
 
 def test_the_chase_is_a_good_triple_with_positive_scores() -> None:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+import metastable as ms
 from metastable.errors import InputError
 
 pytest.importorskip("nicegui")
@@ -50,3 +51,14 @@ def test_a_name_that_is_no_text_is_listed_and_cannot_be_opened(tmp_path):
     json.dumps([name, state]).encode()  # what a page is made of
     with pytest.raises(InputError, match="no record"):
         Library(tmp_path).run(name)
+
+
+@pytest.mark.slow  # runs a sweep, and draws with matplotlib
+def test_a_sweep_is_a_page_with_pictures_and_rows(tmp_path):
+    settings = {"simulate": {"n": 6, "t": 1.0}, "sweep": {"beta": [1.0, 4.0], "seed": [0, 1], "observe": ["clusters"]}}
+    ms.sweep(settings, out=tmp_path / "small")
+    text = Library(tmp_path).sweep("small").body.decode()
+    assert "<svg" in text
+    assert text.count("<tr") == 1 + 4
+    with pytest.raises(InputError, match="no sweep"):
+        Library(tmp_path).sweep("nowhere")

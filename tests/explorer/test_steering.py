@@ -1,5 +1,7 @@
 """States and links: what a page may ask for, and what it may not."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from metastable.config.job import build
 from metastable.config.settings import Simulate
 from metastable.errors import InputError
 from metastable.explorer.computing import Cancelled, Ticket, Workshop, make
-from metastable.explorer.presets import PRESETS, TOUR
+from metastable.explorer.presets import FIRST, PRESETS, SECOND, TOUR
 from metastable.explorer.steering import (
     DEFAULTS,
     eigenvalues_of,
@@ -102,3 +104,18 @@ def test_settings_and_code_that_are_taken_away_make_the_same_run(tmp_path, monke
     assert table["V"] == "1,0.5,-0.5"
     rows = TAKEN["csv"][2](made).decode().splitlines()
     assert len(rows) == 1 + 5 * len(made.run.t)
+
+
+def test_a_state_that_would_fill_memory_is_refused_in_a_sentence():
+    settings_of({"n": 4000, "d": 32, "t": 1.0})
+    with pytest.raises(InputError, match="512,000 coordinates"):
+        settings_of({"n": 4000, "d": 128, "t": 1.0})
+
+
+def test_every_figure_of_the_papers_has_a_preset():
+    def figures(paper):
+        said = " ".join(one.source for one in PRESETS if one.source.startswith(paper))
+        return set(re.findall(r"\b\d+[ab]?\b", " ".join(re.findall(r"Figs?\.? ([\d ab,and]+)", said))))
+
+    assert figures(FIRST) >= {*"12345678", "10"}
+    assert figures(SECOND) >= {*"1234568", "7a", "7b", "11", "13", "14", "15"}

@@ -87,6 +87,24 @@ def test_one_token_goes_where_it_should_and_the_record_says_how(tmp_path):
     assert found.plot(tmp_path / "a.png").caption.startswith("Error over 60 steps")
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_descent_is_traced_once(kind):
+    """Whatever the type of its numbers, and however often it is advanced: tracing and compiling take longest."""
+    traced = []
+
+    def objective(numbers, data):
+        traced.append(1)
+        return ((numbers["a"] - data) ** 2).sum(), {}
+
+    descent = Descent(objective, optimiser_of("adam", 0.1, 6), 2)
+    state = descent.start({"a": np.zeros(3, kind)})
+    for _ in range(3):
+        state, _ = descent.advance(state, jax.numpy.ones(3, kind), 2)
+    assert len(traced) == 1
+    assert state.numbers["a"].dtype == kind
+    assert 0 < float(state.lowest) < 3
+
+
 class KilledError(Exception):
     pass
 

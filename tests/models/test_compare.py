@@ -11,6 +11,7 @@ from metastable.cli import main
 from metastable.errors import InputError
 from metastable.models.comparison import numbers, sides
 from metastable.models.comparison_figures import every_picture
+from metastable.models.comparison_page import _read, _texts
 from tests.models.study_records import made_study
 
 
@@ -72,6 +73,17 @@ def test_a_model_and_its_controls(home: Path) -> None:
     assert [side.label for side in same] == ["first", "first (fresh weights)"]
     one = sides([str(home / "b"), f"{home / 'a'}:init"])
     assert [side.label for side in one] == ["second", "first (fresh weights)"]
+
+
+@pytest.mark.slow
+def test_who_read_what(home: Path) -> None:
+    """Random tokens are not the texts that the model read."""
+    a, b = str(home / "a"), str(home / "b")
+    assert _texts(sides([a])).startswith("All read the same texts, but for first (random tokens)")
+    assert _texts(sides([a, f"{a}:tokens"])).startswith("The texts are the same, but for first (random tokens)")
+    assert _texts(sides([a, f"{a}:init"])) == "Both read the same texts."
+    assert [("random" in _read(side)) for side in sides([a])] == [False, False, True]
+    assert _texts(sides([a, b])) == "Both read the same texts."
 
 
 def test_what_cannot_be_compared(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

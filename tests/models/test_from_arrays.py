@@ -161,6 +161,23 @@ def test_arrays_that_make_no_sense(tmp_path):
         from_arrays(tmp_path / "objects.npy")
 
 
+def test_tokens_in_every_shape_people_have_them():
+    """A list, an array, a tensor; a tokenizer, which a model would take, is refused by its name."""
+    torch = pytest.importorskip("torch")
+    ids = list(range(9))
+    expected = from_arrays(STATES[0], MAPS[0], tokens=ids)
+    for tokens in (tuple(ids), np.array(ids), torch.tensor(ids), [ids], np.array([ids]), torch.tensor([ids])):
+        same(from_arrays(STATES[0], MAPS[0], tokens=tokens), expected)
+
+    class Tokenizer:
+        def __call__(self, text):
+            return {"input_ids": []}
+
+    for wrong in (Tokenizer(), "a text", np.array(3)):
+        with pytest.raises(InputError, match=rf"list of ids or words.* not {type(wrong).__name__}|not int"):
+            probe(STATES[0], tokenizer=wrong)
+
+
 def test_what_states_cannot_do():
     model = from_arrays(STATES).model
     for refused in (lambda: spectra(model), lambda: model.block(0)):

@@ -114,6 +114,21 @@ def test_kept_dynamics_are_the_rungs_that_were_run(models):
         np.testing.assert_allclose(again.x, run.x[:, 0], atol=1e-9)
 
 
+@pytest.mark.slow
+def test_step_error_by_two_runs(models):
+    """Layers against the ODE, from the dynamics that came with the run."""
+    from metastable.models.token_distances import gram, gram_distance
+    from metastable.solve.simulate import simulate
+
+    climb = ladder(models["albert"], [IDS, OTHER], layers=DEPTH, rungs=(1,), parts=False, keep=True)
+    dynamics, start = climb.runs[0].dynamics, climb.runs[0].x[0, 0]
+    layers = simulate(dynamics, start, t=DEPTH, method="layers", save=DEPTH + 1)
+    flow = simulate(dynamics, start, t=float(DEPTH), method="rk4", dt=0.1, save=np.arange(DEPTH + 1.0))
+    expected = gram_distance(gram(layers.x), gram(flow.x))
+    np.testing.assert_allclose(climb.data["step_error"].sel(rung=1), expected, atol=1e-9)
+    assert expected[-1] > 1e-3
+
+
 def test_fewer_layers_have_no_final_norm(models):
     climb = ladder(models["llama"], IDS, layers=2, rungs=(4,), parts=False, keep=True)
     np.testing.assert_allclose(climb.runs[0].x[:, 0], plain(models["llama"], IDS)[0][:3], rtol=1e-5, atol=1e-6)

@@ -222,7 +222,7 @@ def test_the_bare_system_with_and_without_each_part(climbs):
         np.testing.assert_array_equal(parts[name].sel(side=SIDES[0], part="MLP"), data[name].sel(rung=3))
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bert", "gemma2"])
+@pytest.mark.parametrize("name", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bert", "gemma2"))])
 def test_the_bare_system_with_its_mlp_adds_it_beside_attention(models, name):
     """y + attention(y) + MLP(r y)/r, both of the same particle, whatever the model's own order and norms of outputs."""
     import torch

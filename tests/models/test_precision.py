@@ -33,9 +33,10 @@ def test_an_error_inside_leaves_the_model_as_it_was(folders):
     assert not any(layer._forward_pre_hooks or layer._forward_hooks for layer in model.layers)
 
 
-def test_the_ladder_needs_one_layer_at_a_time(models, monkeypatch):
+@pytest.mark.parametrize("parts", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_ladder_needs_one_layer_at_a_time(models, monkeypatch, parts):
     """Weights of all layers in float64 would be most of the memory of a study."""
-    kept = ladder(models["gpt2"], IDS, rungs=(4,), keep=True)
+    kept = ladder(models["gpt2"], IDS, rungs=(4,), parts=parts, keep=True)
     asked = []
     real_layer = moving_systems._layer
 
@@ -44,7 +45,7 @@ def test_the_ladder_needs_one_layer_at_a_time(models, monkeypatch):
         return real_layer(model, layer, *rest)
 
     monkeypatch.setattr(moving_systems, "_layer", one_layer)
-    climb = ladder(models["gpt2"], IDS, rungs=(4,), keep=False)
+    climb = ladder(models["gpt2"], IDS, rungs=(4,), parts=parts, keep=False)
     assert asked == [0, 1, 2]
     assert climb.runs == ()
     assert climb.real.kept_attention is None

@@ -283,6 +283,7 @@ def test_sinks_without_a_tokenizer(models, name):
     assert np.isnan(found["excess"].sel(kind="separator")).all()  # none is known, so none occurs
 
 
+@pytest.mark.slow  # fetches reactions
 def test_sinks_by_class(reactions, reaction_strings):
     texts = reaction_strings[400:403]
     found = probe(reactions, texts, measure="sinks").sinks

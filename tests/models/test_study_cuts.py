@@ -1,8 +1,9 @@
 """A study cut off at any moment goes on from there and holds the same data as one left alone."""
 
-import contextlib
 import os
 import pathlib
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +21,35 @@ MOMENTS = 20
 DATA = (*MEASURED, "cloud", "ranks", "spectra", "ladder", "baselines", "parts")
 
 
-class Killed(BaseException):
-    """Stands for kill -9: nothing catches it, and nothing is written after it."""
+class Witness:
+    """Counts changes of the disk, and copies a folder as it is before those of some numbers: what kill -9 leaves."""
 
-
-class Fuse:
-    """Lets so many changes of the disk through, then none."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, allowed: float) -> None:
-        self.left, self.used = allowed, 0
+    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, moments: Sequence[int]) -> None:
+        self.folder, self.moments, self.count = folder, set(moments), 0
         places: list[tuple[Any, str]] = [(pathlib.Path, name) for name in ("replace", "rename", "mkdir", "unlink")]
         for home, name in [*places, (os, "replace")]:
-            patch.setattr(home, name, self.guarded(getattr(home, name)))
+            patch.setattr(home, name, self.watched(getattr(home, name)))
 
-    def guarded(self, act: Any) -> Any:
-        def guard(*args: Any, **options: Any) -> Any:
-            self.left, self.used = self.left - 1, self.used + 1
-            if self.left < 0:
-                raise Killed
+    def watched(self, act: Any) -> Any:
+        def watch(*args: Any, **options: Any) -> Any:
+            if self.count in self.moments and self.folder.exists():
+                shutil.copytree(self.folder, cut_at(self.folder, self.count))
+            self.count += 1
             return act(*args, **options)
 
-        return guard
+        return watch
 
 
-def until_killed(settings: Settings, folder: Path, allowed: float) -> int:
-    """Changes of the disk used; the study ends as if killed when it wants more than allowed."""
+def cut_at(folder: Path, moment: int) -> Path:
+    return folder.with_name(f"{folder.name}-cut-{moment}")
+
+
+def made(settings: Settings, folder: Path, moments: Sequence[int] = ()) -> int:
+    """Make a study with copies of it on the way; how many changes of the disk it took."""
     with pytest.MonkeyPatch.context() as patch:
-        fuse = Fuse(patch, allowed)
-        with contextlib.suppress(Killed):
-            run(settings, folder)
-    return fuse.used
+        witness = Witness(patch, folder, moments)
+        assert run(settings, folder)[1] == "made"
+    return witness.count
 
 
 def assert_same(found: Study, whole: Study) -> None:
@@ -82,14 +82,17 @@ def test_twenty_cuts(folders: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     rows = np.random.default_rng(3).integers(3, 50, (6, 20))
     text.write_text("\n\n".join(" ".join(map(str, row)) for row in rows))
     settings = Settings(str(folders["bert"]), texts=str(text), control=("tokens",), control_seeds=1)
-    total = until_killed(settings, tmp_path / "whole", float("inf"))
+    total = made(settings, tmp_path / "first")
+    moments = np.linspace(0, total - 1, MOMENTS).round().astype(int).tolist()
+    assert len(set(moments)) == MOMENTS
+    made(settings, tmp_path / "whole", moments)
     whole = read(tmp_path / "whole")
-    assert total > 2 * MOMENTS
-    for allowed in np.linspace(0, total - 1, MOMENTS).round().astype(int):
-        folder = tmp_path / f"cut{allowed}"
-        until_killed(settings, folder, allowed)
+    assert_same(read(tmp_path / "first"), whole)
+    for moment in moments:
+        folder = cut_at(tmp_path / "whole", moment)
+        assert folder.exists() or moment == 0  # before the first change there is nothing
         complete = (folder / "done").exists()  # the last change of all comes after it
-        assert not complete or allowed == total - 1
+        assert not complete or moment == moments[-1]
         assert run(settings, folder)[1] in (("already complete",) if complete else ("made", "resumed"))
         assert_same(read(folder), whole)
         assert not [path for path in folder.rglob("*") if ".part" in path.name or path.name.startswith("state")]

@@ -1,6 +1,7 @@
 """The page, its sentences, pictures and film, from made-up records whose numbers are known."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from metastable.errors import InputError
 from metastable.models.conclusions import findings, sentences
 from metastable.models.control_sentences import control_table
 from metastable.models.depth_film import film, player
-from metastable.models.html_parts import sayings
+from metastable.models.html_parts import figures, sayings, table
 from metastable.models.page import command, page
 from metastable.models.study import Settings, read
 from metastable.models.study_figures import every_picture, picture
 from metastable.models.study_numbers import key_numbers
 from metastable.models.substitution import substitution
 from metastable.models.token_distances import over_texts
+from metastable.report.sections import Media
 from tests.models.study_records import DEPTH, HEADS, made_study
 
 
@@ -84,6 +86,14 @@ def test_many_sentences_are_a_list() -> None:
     assert sayings([f"{k} < 9." for k in range(6)]).count("<li>") == 6
 
 
+def test_a_page_does_not_jump_when_its_pictures_are_drawn(tmp_path: Path) -> None:
+    """A picture that is drawn late has its place from the beginning; a name of a row is not squeezed on a phone."""
+    (tmp_path / "one.svg").write_text('<svg width="100pt" height="250.5pt" viewBox="0 0 100 250.5"/>')
+    assert 'width="136" height="341"' in figures(tmp_path, {"one": "One."}, Media())
+    assert "scroll named" in table("", ["measure", "a"], [["tokens in the largest cluster", 0.1]])
+    assert "scroll named" not in table("", ["layer", "a"], [[3, 0.1]])
+
+
 def test_layers_and_heads_are_counted_from_0(whole: Any) -> None:
     headline, text = said(whole, "sinks")
     assert headline == f"The first token is a sink of 1 of {DEPTH * HEADS} heads."
@@ -94,6 +104,14 @@ def test_layers_and_heads_are_counted_from_0(whole: Any) -> None:
 
 def test_no_sink(tmp_path: Path) -> None:
     assert "is no sink" in said(made_study(tmp_path / "none", sink=0.2), "sinks")[0]
+
+
+def test_short_texts_have_no_sinks(tmp_path: Path) -> None:
+    """Seven causal tokens: even attention pays the first of them 37%, more than the 30% that make a sink."""
+    study = made_study(tmp_path / "short")
+    study.sinks["position"][:] = 0.37
+    assert said(study, "sinks")[0].startswith("These texts are too short to tell a sink")
+    assert "37%" in said(study, "sinks")[0]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +191,15 @@ def test_every_picture_fits_a_phone_and_has_a_caption(whole: Any) -> None:
         figure = draw()
         assert figure.get_size_inches()[0] <= 4.0, name
         assert caption.endswith(".")
+
+
+def test_the_dots_of_beta_are_explained_where_they_are_drawn(whole: Any) -> None:
+    """One layer is drawn as bars with dots, several as a map without."""
+    for layers in (1, 2):
+        spectra = whole.spectra.isel(layer=[0] * layers)
+        shown = every_picture(replace(whole, spectra=spectra))["beta"]
+        dotted = any(line.get_label() == "published definition" for line in shown.draw().axes[0].lines)
+        assert dotted == (layers == 1) == ("Dots: the published definition" in shown.caption)
 
 
 def test_bands_reach_from_the_least_to_the_largest_seed(whole: Any) -> None:

@@ -67,7 +67,7 @@ def distance(x, y):
     return np.linalg.norm(np.asarray(x, float) - y) / np.linalg.norm(y)
 
 
-USUAL = ("albert", "bert", "gpt2", "llama", "t5", "gpt_neox", "gemma2", "falcon", "vit")  # `-m slow` tries the rest
+USUAL = ("albert", "gpt2", "llama", "t5", "gemma2", "vit")  # `-m slow` tries the rest
 
 
 @pytest.mark.parametrize("name", [n if n in USUAL else pytest.param(n, marks=pytest.mark.slow) for n in ROWS])
@@ -119,7 +119,7 @@ def test_all_layers_as_one_dynamics(name, folder_of):
     np.testing.assert_allclose(final(run.x[-1]), made[-1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["t5", "t5, relu"])
+@pytest.mark.parametrize("name", ["t5", pytest.param("t5, relu", marks=pytest.mark.slow)])
 def test_the_decoder_of_a_t5_is_the_network_with_a_field(name, folder_of):
     """Its layers look at the encoder's last states, which are the same for all of them."""
     import torch
@@ -142,7 +142,7 @@ def test_layers_of_unlike_structure_are_taken_one_by_one(folder_of):
         network(*args)
 
 
-@pytest.mark.parametrize("n", [6, 12])  # below and above what it was trained on
+@pytest.mark.parametrize("n", [pytest.param(6, marks=pytest.mark.slow), 12])  # below and above what it was trained on
 def test_longrope_turns_by_the_length_of_the_text(n, folder_of):
     """The library changes its table from text to text; the parts follow the text, not the last one that was run."""
     model = load(folder_of("phi3, longrope"))

@@ -86,7 +86,7 @@ def test_a_wrong_size_is_a_sentence(run):
 def test_times_are_met_exactly(run):
     times = [0.0, 0.37, 1.234, 4.0]
     figure = plot(run, times=times, color="black")
-    assert [panel.get_title() for panel in figure.axes] == ["t = 0.0", "t = 0.37", "t = 1.23", "t = 4.0"]
+    assert [panel.get_title() for panel in figure.axes] == ["t = 0.0", "t = 0.37", "t = 1.234", "t = 4.0"]
     exact = ms.simulate(DYNAMICS, run.x[0], t=4.0, save=times)
     motion, chosen = pick(read_motion(run), times, tokens=run)
     assert motion.t[chosen].tolist() == times
@@ -149,20 +149,27 @@ def test_plateaus_are_marked():
 
 
 def test_overlay(run, ensemble):
-    figure = overlay({"one": run, "many": ensemble}, "order", band="range", xscale="log", size=(3.0, 2.0))
+    figure = overlay({"one": run, "many": ensemble}, "order", band="range", log_time=True, size=(3.0, 2.0))
     (panel,) = figure.axes
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "linear")
     assert [text.get_text() for text in panel.get_legend().get_texts()] == ["one", "many"]
     assert len(panel.lines) == 2
     assert len(panel.collections) == 1, "a band for the ensemble alone"
     order = ensemble.observe("order").values
     edge = panel.collections[0].get_paths()[0].vertices[:, 1]
     assert (edge.min(), edge.max()) == pytest.approx((order.min(), order.max()))
-    assert "Median and whole range over 5 values" in figure.caption
+    assert "Median and whole range over 5 runs" in figure.caption
     mean = overlay(ensemble, "order", centre="mean", band="none").axes[0].lines[0].get_ydata()
     np.testing.assert_allclose(mean, ensemble.observe("order").values.mean(axis=1))
     named = overlay([run, ms.simulate(ms.Dynamics(beta=1.0), run.x[0], t=1.0, save=3)], "order")
     assert [text.get_text() for text in named.axes[0].get_legend().get_texts()] == ["beta = 9", "beta = 1"]
-    for wrong, words in (({"centre": "mode"}, "mean"), ({"band": 2.0}, "share"), ({"band": "sdt"}, "std")):
+    wrongs = [
+        ({"centre": "mode"}, "mean"),
+        ({"band": 2.0}, "share"),
+        ({"band": "sdt"}, "std"),
+        ({"xlog": 1}, "log_time"),
+    ]
+    for wrong, words in wrongs:
         with pytest.raises(InputError, match=words):
             overlay(ensemble, "order", **wrong)
     with pytest.raises(InputError, match="Runs to overlay"):

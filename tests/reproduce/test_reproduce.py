@@ -14,7 +14,7 @@ import pytest
 from metastable import cli
 from metastable.errors import InputError
 from metastable.experiments import EXPERIMENTS
-from metastable.experiments.reproducing import HOMES, reproduce
+from metastable.experiments.reproducing import HOMES, LONG, reproduce
 from metastable.experiments.run_one import read
 from metastable.store.folder import digest
 
@@ -212,6 +212,16 @@ def test_command_line(fakes, log, capsys, tmp_path, monkeypatch):
 
 def test_table_names_every_experiment():
     assert list(HOMES) == list(EXPERIMENTS)
+    assert set(LONG) <= set(HOMES)
+
+
+@pytest.mark.slow
+def test_what_takes_long_is_begun_first_and_shown_in_its_place(tmp_path, log):
+    said = []
+    table = {"good": FAKES["good"], "noise": FAKES["other"]}
+    made = reproduce(preset="quick", out=tmp_path / "out", homes=table, jobs=1, progress=said.append)
+    assert [result.name for result in made.results] == ["good", "noise"]
+    assert [event.task for event in said if event.over] == ["noise", "good"]
 
 
 @pytest.mark.slow

@@ -56,6 +56,7 @@ def test_extended_twice_and_after_loading(kind, tmp_path):
     assert np.array_equal(again.extend(4.0).x, once.x)
 
 
+@pytest.mark.slow
 def test_extended_runs_of_a_list_keep_their_noise():
     dyns = [ms.Dynamics(beta=b, noise=0.3) for b in (1.0, 4.0)]
     how = {"method": "euler", "seed": 5}
@@ -106,7 +107,9 @@ def test_how_later_times_are_chosen():
 # --- between saves ---
 
 
-@pytest.mark.parametrize("kind", ["sphere", "time", "rescaled", "ensemble"])
+@pytest.mark.parametrize(
+    "kind", ["sphere", "rescaled", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("time", "ensemble"))]
+)
 def test_at_is_what_would_have_been_saved(kind):
     dyn, how = KINDS[kind]
     times = np.array([0.0, 0.03, 0.25, 0.5, 1.234, 2.0])

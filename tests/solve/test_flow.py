@@ -67,6 +67,7 @@ SOME = [  # the quickest to compile; `-m slow` tries the rest
     ("euler", "sphere", "softmax", "full"),
     ("rk4", "euclidean", "softmax", "causal"),
 ]
+STEPS = [("sphere", "rk4"), ("sphere", "layers"), ("euclidean", "euler")]
 
 
 @pytest.mark.slow
@@ -111,9 +112,14 @@ def test_adjoint_without_scores():
     np.testing.assert_allclose(got, want, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["euler", "rk4", "layers"])
-@pytest.mark.parametrize("geometry", ["sphere", "euclidean"])
-def test_simulate_takes_the_same_steps(method, geometry):
+@pytest.mark.parametrize(
+    ("geometry", "method"),
+    [
+        pytest.param(*case, marks=() if case in STEPS else pytest.mark.slow)
+        for case in itertools.product(("sphere", "euclidean"), ("euler", "rk4", "layers"))
+    ],
+)
+def test_simulate_takes_the_same_steps(geometry, method):
     weights = ms.Weights(NUMBERS["Q"], NUMBERS["K"], NUMBERS["V"])
     dyn = ms.Dynamics(weights, beta=1.3, mask="causal", geometry=geometry)
     times = [0.0, 0.2, 0.7] if method == "layers" else [0.0, 0.25, 0.31, 0.7]

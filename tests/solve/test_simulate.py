@@ -135,6 +135,13 @@ def test_noise_is_seeded_and_spreads_at_the_right_rate():
     assert np.abs(run.x[0].var(axis=(0, 1)) - 0.25).max() < 0.03
 
 
+@pytest.mark.parametrize("noise", [[0.0, 0.3], [0.3, 0.0]])
+def test_noise_of_any_run_of_an_ensemble_needs_a_method_that_takes_it(noise):
+    """Only the run of the least beta and noise was looked at; the others went on with Runge-Kutta and noise."""
+    with pytest.raises(ms.InputError, match="euler"):
+        ms.simulate(ms.Dynamics(noise=np.array(noise)), np.stack([X, X]), t=0.2, method="rk4")
+
+
 def test_degenerate_sizes():
     for n, d in ((1, 1), (1, 3), (2, 1)):
         run = ms.simulate(ms.Dynamics(), np.ones((n, d)) / np.sqrt(d), t=1.0, save=2)

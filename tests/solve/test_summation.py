@@ -6,7 +6,7 @@ import pytest
 import metastable as ms
 
 
-@pytest.mark.parametrize("mask", ["full", "causal"])
+@pytest.mark.parametrize("mask", [pytest.param("full", marks=pytest.mark.slow), "causal"])
 def test_sums_agree(mask):
     x0 = ms.initial.sphere(700, 3, seed=1)
     dyn = ms.Dynamics(ms.Weights(V=np.diag([1.0, 0.5, -0.2])), beta=3.0, mask=mask)

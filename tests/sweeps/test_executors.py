@@ -1,6 +1,7 @@
 """Tasks in this process, in worker processes and on Dask: values, errors, deaths, hangs."""
 
 import os
+import re
 import signal
 import time
 
@@ -106,3 +107,36 @@ def test_a_cluster_of_our_own_lives_on_whatever_kills_its_workers():
         for k in range(7):
             assert everything(cluster, [(k, die, (0,))])[k].why == "died"
         assert everything(cluster, [("after", square, (3,))])["after"].value == 9
+
+
+def spin(value):
+    while True:
+        pass
+
+
+@pytest.mark.slow
+def test_a_cluster_is_rid_of_a_task_that_it_gave_up():
+    """Threads that were left behind slowed other tasks down until those were given up as well."""
+    pytest.importorskip("distributed")
+    with make_executor(1, "local", 1.0) as cluster:
+        before = everything(cluster, [(0, pid, (0,))])[0].value
+        found = everything(cluster, [("hangs", spin, (0,)), ("next", square, (3,))])
+        after = everything(cluster, [(0, pid, (0,))])[0].value
+    assert (found["hangs"].why, found["hangs"].error) == ("limit", "It was given up after 1 s.")
+    assert found["next"].value == 9
+    assert after != before
+
+
+def hold(value):
+    """Hours in one call that keeps Python's lock: no other thread of the process goes on."""
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_up_a_task_that_keeps_pythons_lock():
+    """Its worker cannot give it up: the sweep waited for Dask, which notices after some times five minutes."""
+    pytest.importorskip("distributed")
+    with make_executor(1, "local", 1.0) as cluster:
+        found = everything(cluster, [("holds", hold, (0,)), ("next", square, (3,))], 120.0)
+    assert (found["holds"].why, found["holds"].error) == ("limit", "It was given up after 1 s.")
+    assert found["next"].value == 9

@@ -132,6 +132,8 @@ def test_observables_with_options_axes_and_functions():
         ({"simulate": {"t": 1.0}, "sweep": {"beta": [1.0], "times": [2.0]}}, "2"),
         ({"simulate": {"d": 2}, "sweep": {"V": ["1,1,1"]}}, "d"),
         ({"simulate": {}, "sweep": {"mask": ["causl"]}}, "causal"),
+        ({"simulate": {"n": 4, "d": 2}, "sweep": {"V": ["identity", "nonsense"]}}, "Unknown V"),
+        ({"simulate": {"n": 4}, "sweep": {"noise": [0.0, 0.1], "beta": [1.0]}}, r"euler.*noise = 0\.1"),
         ({"simulate": {"n": 4}, "probe": {"model": "x"}, "sweep": {"beta": [1.0]}}, "one target"),
         ({"simulate": {}, "swep": {}}, "did you mean 'sweep'"),
         ("nowhere.toml", "no file"),

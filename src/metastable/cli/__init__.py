@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = [word for word in given if word not in ("--traceback", "--quiet")]
     open_streams()
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it has much to say about a HOME that cannot be written
-    with listening(), _variable(_QUIET, "1" if quiet else None):
+    with listening(lambda left: _last_words(left, given)), _variable(_QUIET, "1" if quiet else None):
         try:
             code = _install_completion(given[1:]) if given[:1] == [_COMPLETION] else _run(given)
             return code if flushed() else 141
@@ -132,6 +132,7 @@ def _app(explained: str = "") -> "cyclopts.App":
         help_epilogue=_EVERYWHERE,
         version=f"metastable {__version__}",
         help_format="plaintext",
+        suppress_keyboard_interrupt=False,  # Ctrl-C is answered by `main`, also while a command is being loaded
     )
     app["--help"].group = app["--version"].group = "Options"
     for name, (home, does) in COMMANDS.items():
@@ -146,7 +147,8 @@ def _install_completion(words: Sequence[str]) -> int:
     if shell not in shells:
         raise unknown("shell", shell, shells)
     path = _app().install_completion(shell=shell)
-    print(f"Completion for {shell}: {path}. Open a new terminal to use it.")
+    loaded = "" if shell == "fish" else f" (a line in ~/.{shell}rc loads it)"
+    print(f"Completion for {shell}: {path}. Open a new terminal to use it{loaded}.")
     return 0
 
 
@@ -159,26 +161,32 @@ def _run(given: list[str]) -> int:
     try:
         code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
     except cyclopts.CycloptsError as error:
-        raise InputError(_sentence(error)) from error
+        raise InputError(_sentence(error, given)) from error
     return int(code or 0)
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, given: Sequence[str]) -> str:
     """The message of cyclopts, longer where it is too short to help."""
     import cyclopts
 
     text = " ".join(str(error).split())
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return f"{text.rstrip('.')}; a command takes what its --help lists, and settings as flags (--n 64)."
-    return text if text.endswith((".", "?")) else text + "."
+    if text.endswith("?"):
+        return text
+    command = f"metastable {given[0]}" if given and given[0] in COMMANDS else "metastable"
+    return f"{text.rstrip('.')}; `{command} --help` lists what there is."
 
 
 def _complain_of_interruption(error: BaseException, given: Sequence[str]) -> int:
     """What is on disk, and the command that goes on."""
-    plain = "Interrupted; nothing was written: run the same command again"
-    left = str(error) if isinstance(error, Interrupted) else plain
-    say(f"metastable: {left} (metastable {shlex.join(given)}).")
+    _last_words(str(error) if isinstance(error, Interrupted) else None, given)
     return exit_code()
+
+
+def _last_words(left: str | None, given: Sequence[str]) -> None:
+    plain = "Interrupted; nothing was written: run the same command again"
+    say(f"metastable: {left or plain} (metastable {shlex.join(given)}).")
 
 
 def _complain(error: BaseException) -> int:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from metastable.cli.interrupts import interruptible
 from metastable.errors import InputError
 
 
@@ -40,5 +41,7 @@ def explore(
         raise InputError(
             f"The explorer needs its extra ({error.name} is missing): pip install 'metastable[explore]'."
         ) from error
-    server.serve(folder, port, host, server.new_token() if remote else None, show)
+    left = "The explorer has stopped; records are as they were, and open pages go on when it is back: start it again"
+    with interruptible(lambda: left):
+        server.serve(folder, port, host, server.new_token() if remote else None, show)
     return 0

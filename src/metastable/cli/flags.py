@@ -60,7 +60,7 @@ def _flag(table: type[Table], name: str) -> inspect.Parameter:
     default = "" if field.default is None else f" [{field.default}]"
     choices = f": {', '.join(names_in(extra['table']))}" if extra.get("table") else ""
     how = Parameter(
-        name=f"--{name}",
+        name=f"--{name.replace('_', '-')}",
         help=f"{field.description}{choices}{default}",
         group=_group(extra["group"]),
         metavar=None if switch else _SPECIAL.get(name) or _METAVARS[first],

@@ -4,10 +4,15 @@ Python turns SIGINT into a KeyboardInterrupt, but compiled code that calls back 
 its own, and logs a traceback. So it is remembered that a signal came: any error after it is an interruption. SIGTERM
 (kill, a shutdown, the end of a job's time) and SIGHUP (a closed terminal) are taken in the same way. Where Python can
 hand it to nobody (a callback of a compiler, a finaliser), it comes again a moment later.
+
+Python takes signals between its own instructions only, so a long call of compiled code (a kernel over 60,000
+tokens, many compiled steps) would keep it waiting for minutes. A thread hears of the signal at once, and after
+`PATIENCE` seconds says the sentence and ends the process. Records lose nothing by that: what they hold landed whole.
 """
 
 import _thread
 import logging
+import os
 import signal
 import sys
 import threading
@@ -18,7 +23,9 @@ from typing import Any
 _CAME = threading.Event()
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _AGAIN = 0.1  # seconds after which an interruption that reached nobody comes again
+PATIENCE = 3.0  # seconds for which compiled code is waited for after a signal
 _number = int(signal.SIGINT)  # of the signal that came
+_sentences: list[Callable[[], str]] = []  # of the commands that run, the innermost last
 
 
 class Interrupted(Exception):
@@ -36,8 +43,11 @@ def exit_code() -> int:
 
 
 @contextmanager
-def listening() -> Iterator[None]:
-    """Remember the signals that ask to end while a command runs; those that are ignored (nohup) stay so."""
+def listening(last_words: Callable[[str | None], object] | None = None) -> Iterator[None]:
+    """Remember the signals that ask to end while a command runs; those that are ignored (nohup) stay so.
+
+    ``last_words`` is called with the command's sentence where compiled code does not come back; then the process ends.
+    """
     global _number
     _CAME.clear()
     _number = int(signal.SIGINT)
@@ -59,12 +69,44 @@ def listening() -> Iterator[None]:
     for number in usual:
         signal.signal(number, remember)
     try:
-        with _handed_on():
+        with _handed_on(), _impatient(remember, last_words):
             yield
     finally:
         for number, now in usual.items():
             signal.signal(number, now)
         logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def _impatient(handler: Callable[..., None], last_words: Callable[[str | None], object] | None) -> Iterator[None]:
+    """End the process `PATIENCE` seconds after a signal that Python has not come to in that time.
+
+    Signals that somebody else handles than ``handler`` (the explorer's server, which shuts down in peace) are theirs.
+    """
+    if last_words is None:
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        while came := os.read(reader, 1):
+            if signal.getsignal(came[0]) is handler and not _CAME.wait(PATIENCE):
+                if sys.stderr.isatty():
+                    os.write(sys.stderr.fileno(), b"\r\x1b[2K\x1b[?25h")  # a progress bar hides the cursor
+                last_words(_sentences[-1]() if _sentences else None)
+                os._exit(128 + came[0])
+
+    watcher = threading.Thread(target=watch, name="signals", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(writer)  # the watcher reads the end, and ends
+        watcher.join()
+        os.close(reader)
 
 
 @contextmanager
@@ -92,9 +134,12 @@ def _handed_on() -> Iterator[None]:
 @contextmanager
 def interruptible(sentence: Callable[[], str]) -> Iterator[None]:
     """Turn Ctrl-C into an `Interrupted`; ``sentence`` is called when it comes."""
+    _sentences.append(sentence)
     try:
         yield
     except BaseException as error:
         if isinstance(error, Interrupted) or not interrupted(error):
             raise
         raise Interrupted(sentence()) from None
+    finally:
+        _sentences.pop()

@@ -119,10 +119,14 @@ def _sweep_picture(folder: Path, partial: bool, chosen: SweepPlot) -> "Figure":
 
 
 def _study_picture(folder: Path, name: str) -> "Figure":
+    from metastable.errors import InputError
     from metastable.models.study import read
-    from metastable.models.study_figures import picture
+    from metastable.models.study_figures import every_picture, picture
 
-    return picture(read(folder), name)
+    study = read(folder)
+    if not name:
+        raise InputError(f"A study has many pictures; name one with --kind: {', '.join(every_picture(study))}.")
+    return picture(study, name)
 
 
 def _study_film(folder: Path, out: Path | None) -> Path:

@@ -9,7 +9,7 @@ from metastable.cli.flags import JSON, flagged
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.config.sweep_tables import SweepFlags
-from metastable.progress import progress_bar
+from metastable.progress import duration, progress_bar
 
 if TYPE_CHECKING:
     from metastable.sweeps.sweep_driver import Estimate, SweepReport
@@ -107,7 +107,7 @@ def _status_lines(found: "SweepStatus") -> list[str]:
     lines = [
         f"{found.folder}: {found.state}{who}.",
         f"{found.runs_done:,} of {found.runs:,} runs, {found.landed:,} of {found.chunks:,} chunks, "
-        f"{len(found.failed)} failed, {found.sessions} sessions.",
+        f"{len(found.failed)} failed, {found.sessions} session{'s' * (found.sessions != 1)}.",
     ]
     lines += [
         f"Chunk {one['chunk']} failed: {one['error']} Parameters: {one['parameters']}" for one in found.failed[:5]
@@ -130,8 +130,12 @@ def _estimate_facts(estimate: "Estimate", folder: Path) -> dict[str, Any]:
 def _estimate_lines(estimate: "Estimate", folder: Path) -> list[str]:
     return [
         f"{estimate.runs:,} runs in {estimate.chunks:,} chunks, {estimate.left:,} of them left.",
-        f"About {estimate.seconds:.3g} s of one core (compiling and measuring left out), "
-        f"{estimate.worker_bytes / 2**20:.3g} MB of tokens in each worker, "
-        f"{estimate.table_bytes / 2**20:.3g} MB of numbers in the table.",
+        f"About {duration(estimate.seconds)} of one core (compiling and measuring left out), "
+        f"{_size(estimate.worker_bytes)} of tokens in each worker (libraries take half a GB besides), "
+        f"{_size(estimate.table_bytes)} of numbers in the table.",
         f"Folder: {folder} (nothing was written).",
     ]
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:,.1f} GB" if count >= 2**30 else f"{count / 2**20:.3g} MB"

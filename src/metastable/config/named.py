@@ -86,7 +86,7 @@ def bound(
             own = [name for name in takes if (name not in given and name not in later) or name == "seed"]
             if not own:
                 raise InputError(f"{named.name!r} takes no options, but {option!r} was given.")
-            raise unknown(f"option of {named.name!r}", option, own)
+            raise unknown(f"option of {named.name}", option, own)
     for name, value in given.items():
         if name == "runs" and value is not None and name not in takes:
             raise InputError(f"{named.name!r} is one cloud and no ensemble; leave out runs.")

@@ -21,7 +21,6 @@ kept in the user's cache folder. Add an engine: one object that answers `interfa
 
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -84,14 +83,13 @@ def choose(plan: Plan) -> Choice:
 
 
 def _drop_stale_kernels() -> None:
-    """Delete the kernels that other versions of these sources have left, in the cache or (0.1) beside the package."""
+    """Delete the kernels that other versions of these sources have left in the cache."""
     home = kernel_home()
-    for place in [Path(__file__).parent, *([] if home is None else [home])]:
-        for kept in place.rglob("*.nb[ci]"):
-            named = not kept.parent.name.startswith("models_")  # kernels there have no sources in their names
-            if named and SOURCES not in kept.name:
-                with suppress(OSError):  # gone already, or not ours to delete
-                    kept.unlink()
+    for kept in [] if home is None else home.rglob("*.nb[ci]"):
+        named = not kept.parent.name.startswith("models_")  # kernels there have no sources in their names
+        if named and SOURCES not in kept.name:
+            with suppress(OSError):  # gone already, or not ours to delete
+                kept.unlink()
 
 
 _drop_stale_kernels()

@@ -17,6 +17,7 @@ from metastable.backend import is_traced, jax, jnp, register
 from metastable.equation.fields import CrossAttention
 from metastable.equation.norms import HeadNorm, LayerNorm, RMSNorm, Scale, check_fields
 from metastable.equation.part_fields import check_numbers
+from metastable.equation.short_forms import part_line
 from metastable.equation.weights import varies
 from metastable.errors import InputError, door, unknown
 
@@ -49,7 +50,7 @@ def _activation(name: str | Callable[[Array], Array]) -> Callable[[Array], Array
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MLP:
     """W_out act(W_in x + b_in) + b_out, with W_in (m, d), W_out (d, m); ``gate`` (m, d) multiplies as in Llama.
 
@@ -63,6 +64,8 @@ class MLP:
     gate: Part = None
     activation: str | Callable[[Array], Array] = "relu"
     b_gate: Part = None
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         _activation(self.activation)
@@ -83,7 +86,7 @@ def _plus(x: Array, bias: Array | None) -> Array:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Experts:
     """A mixture of MLPs (Mixtral): a token goes to the ``top`` experts that its router scores highest.
 
@@ -107,6 +110,8 @@ class Experts:
     top: int = 2
     activation: str | Callable[[Array], Array] = "silu"
     normalised: bool = True
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         _activation(self.activation)
@@ -135,7 +140,7 @@ class Experts:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Block:
     """The parts around attention; see the module's first lines for the three orders.
 
@@ -165,6 +170,8 @@ class Block:
     mlp_out: Part = None
     skip: float = 1.0
     field: Part = None
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, str) or self.order not in ORDERS:

@@ -8,6 +8,7 @@ import numpy as np
 from metastable.backend import Array, Tokens, is_traced, jnp, register
 from metastable.equation import attention, scores
 from metastable.equation.normalise import softmax
+from metastable.equation.short_forms import part_line
 from metastable.equation.weights import Stack, Timed, Weights
 from metastable.errors import InputError
 
@@ -15,7 +16,7 @@ Part = Any
 
 
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CrossAttention:
     """An external field: sum_h sum_j A^h_ij O_h V_h y_j with A^h = softmax(beta <Q_h n(x_i), K_h y_j>) (T5's decoder).
 
@@ -39,6 +40,8 @@ class CrossAttention:
     states: Part
     norm: Part = None
     beta: Any = 1.0
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, Weights):

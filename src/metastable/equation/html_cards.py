@@ -10,7 +10,8 @@ _MOST_CELLS = 24  # rows and columns of a matrix that are drawn
 _MOST_DOTS = 400
 _BLUE, _RED, _INK = (0x2F, 0x5D, 0xA8), (0xC2, 0x41, 0x3A), "#2f5da8"
 _CARD = (
-    "display:inline-flex;gap:14px;align-items:flex-start;border:1px solid rgba(128,128,128,.35);border-radius:8px;"
+    "display:inline-flex;flex-wrap:wrap;gap:14px;align-items:flex-start;"
+    "border:1px solid rgba(128,128,128,.35);border-radius:8px;"
     "padding:10px 14px;font:13px/1.45 system-ui,sans-serif;max-width:44em"
 )
 _CELL = "padding:0 12px 0 0;text-align:left;vertical-align:top;border:0;background:none"
@@ -29,7 +30,7 @@ def card(title: str, facts: Sequence[tuple[str, str]], picture: str = "") -> str
         if text
     )
     table = f"<table style='border-collapse:collapse;margin:4px 0 0;border:0'>{rows}</table>"
-    return f"<div style='{_CARD}'>{picture}<div><b>{escape(title)}</b>{table}</div></div>"
+    return f"<div style='{_CARD}'>{picture}<div style='flex:1 1 18em'><b>{escape(title)}</b>{table}</div></div>"
 
 
 def svg(shapes: str, label: str) -> str:

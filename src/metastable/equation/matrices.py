@@ -133,7 +133,8 @@ def from_eigenvalues(values: Sequence[complex], basis: str = "diagonal", seed: i
         raise InputError(f"Eigenvalues must be a non-empty list of finite numbers, not {list(values)}.")
     real, upper, lower = given[given.imag == 0].real, given[given.imag > 0], given[given.imag < 0]
     if sorted(upper.tolist(), key=_key) != sorted(lower.conj().tolist(), key=_key):
-        raise InputError(f"Complex eigenvalues must come in conjugate pairs, but {list(values)} do not.")
+        words = ", ".join(f"{c:g}" if c.imag else f"{c.real:g}" for c in given)
+        raise InputError(f"Complex eigenvalues must come in conjugate pairs, but {words} do not.")
     d = given.size
     core = np.zeros((d, d))
     core[np.arange(real.size), np.arange(real.size)] = real

@@ -8,6 +8,7 @@ from typing import Any
 
 from metastable.backend import jnp, register
 from metastable.equation.part_fields import check_numbers
+from metastable.equation.short_forms import part_line
 from metastable.equation.weights import Stack, Timed, checked_value
 from metastable.errors import InputError, door
 
@@ -32,7 +33,7 @@ def check_fields(part: Any, ranks: dict[str, int]) -> None:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LayerNorm:
     """gain * (x - mean) / sqrt(variance + eps) + bias, over the coordinates of each token.
 
@@ -44,6 +45,8 @@ class LayerNorm:
     gain: Part = None
     bias: Part = None
     eps: float = 0.0
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         check_fields(self, {"gain": 1, "bias": 1})
@@ -57,7 +60,7 @@ class LayerNorm:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RMSNorm:
     """gain * x / sqrt(mean square + eps); with ``unit=True`` the mean is a sum: x / |x|, the papers' sphere."""
 
@@ -65,6 +68,8 @@ class RMSNorm:
     bias: Part = None
     eps: float = 0.0
     unit: bool = False
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         check_fields(self, {"gain": 1, "bias": 1})
@@ -77,7 +82,7 @@ class RMSNorm:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HeadNorm:
     """A norm of queries or keys (..., h, n, k), before positions turn them: gain * q / sqrt(mean square + eps) + bias.
 
@@ -105,6 +110,8 @@ class HeadNorm:
     centred: bool = False
     joint: bool = False
 
+    __repr__ = part_line
+
     def __post_init__(self) -> None:
         check_fields(self, {"gain": 2, "bias": 2})
         check_numbers(self, ("eps",), least=0.0)
@@ -119,11 +126,13 @@ class HeadNorm:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scale:
     """gain * x, a factor for every coordinate (LayerScale): what a sublayer adds is made small or large by it."""
 
     gain: Part
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         check_fields(self, {"gain": 1})

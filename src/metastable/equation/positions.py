@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from metastable.backend import Array, is_traced, jnp, register
+from metastable.equation.short_forms import part_line
 from metastable.equation.weights import Stack, Timed
 from metastable.errors import InputError, door, unknown
 
@@ -55,11 +56,13 @@ def _heads_fit(found: int, heads: int) -> str | None:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bias(_Added):
     """An additive score bias: ``table`` (h, n, n) or (n, n) by absolute positions i, j."""
 
     table: Any
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         table = _table("A position bias", self.table)
@@ -79,11 +82,13 @@ class Bias(_Added):
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Relative(_Added):
     """A bias that depends on j - i only: ``table`` (h, 2n - 1), entry n - 1 + (j - i) (T5)."""
 
     table: Any
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         table = _table("A relative bias", self.table)
@@ -104,7 +109,7 @@ class Relative(_Added):
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alibi(_Added):
     """ALiBi: -slope |i - j|, one slope for each head; it serves any number of tokens.
 
@@ -113,6 +118,8 @@ class Alibi(_Added):
     """
 
     slopes: Any = 2.0**-8
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         slopes = np.atleast_1d(_table("ALiBi's slopes", self.slopes)) if not is_traced(self.slopes) else self.slopes
@@ -142,7 +149,7 @@ def alibi(heads: int = 1) -> Alibi:
 
 @door
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rotary:
     """Rotary positions: pairs of coordinates of queries and keys turned by position times ``frequencies``.
 
@@ -159,6 +166,8 @@ class Rotary:
     frequencies: Any
     partial: bool = False
     interleaved: bool = False
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         table = self.frequencies

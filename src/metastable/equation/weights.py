@@ -27,7 +27,7 @@ from metastable.equation.matrices import (
     sparse_symmetric,
 )
 from metastable.equation.part_fields import check_numbers
-from metastable.equation.short_forms import weights_card, weights_line
+from metastable.equation.short_forms import part_line, weights_card, weights_line
 from metastable.errors import InputError, door, kind_of, numbers
 
 __all__ = [
@@ -179,20 +179,21 @@ def _checked(name: str, value: Matrix, rank: int) -> Matrix:
 
 def checked_value(name: str, value: Any, rank: int) -> np.ndarray:
     """``value`` as a float array with ``rank`` axes (a missing head axis is added), or a sentence."""
-    if np.iscomplexobj(value):
-        raise InputError(f"{name} must be real, but it is complex; eigenvalues go to weights.from_eigenvalues.")
     try:
-        array = value if is_traced(value) else np.asarray(numbers(value), dtype=np.float64)
+        kind = complex if np.iscomplexobj(value) else np.float64
+        array = value if is_traced(value) else np.asarray(numbers(value), dtype=kind)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a real array, not {kind_of(value)}.") from error
+        ragged = " whose rows differ in length" * ("inhomogeneous" in str(error))
+        raise InputError(f"{name} must be a real array, not {kind_of(value)}{ragged}.") from error
+    if kind is complex:
+        raise InputError(f"{name} must be real, but it is complex; eigenvalues go to weights.from_eigenvalues.")
     if array.ndim == 0 and rank == 3:
         array = array.reshape(1, 1, 1)
     if array.ndim == rank - 1:
         array = array[None]
     if array.ndim != rank or 0 in array.shape:
-        raise InputError(
-            f"{name} must have {rank - 1} or {rank} axes, none of them empty; its shape is {np.shape(value)}."
-        )
+        axes = f"{rank - 1} or {rank} axes"
+        raise InputError(f"{name} must have {axes}, none of them empty; its shape is {np.shape(value)}.")
     if not is_traced(array) and not np.isfinite(array).all():
         raise InputError(f"{name} holds nan or inf; every entry must be finite.")
     return array
@@ -241,12 +242,14 @@ class Timed:
 
 
 @register
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stack:
     """Layers as a function of time: entry ``floor(t / dt)`` of ``values`` (L, ...), the last one from then on."""
 
     values: Array
     dt: float = 1.0
+
+    __repr__ = part_line
 
     def __post_init__(self) -> None:
         check_numbers(self, ("dt",), above=0.0)

@@ -4,12 +4,18 @@ Numbers of problem b are Q, K, V (L, d, d), constant on L equal stretches of [0,
 
     error( x(1), targets ) + weight_b * effort,        effort = integral over [0, 1] of |Q|^2 + |K|^2 + |V|^2
 
-(Frobenius norms of the maps that are learned). Adam treats every entry by itself, so that a descent of the sum of all
-prices is one of each.
+(Frobenius norms). Problems of several kinds share one program, which is compiled once:
+
+- weights on p of the L stretches, p a divisor of L: the maps are averaged over groups of L / p stretches;
+- fewer tokens than others: each in as many copies as it takes, which changes neither attention nor errors;
+- V alone is free: Q and K are the identity, and cost nothing.
+
+Adam treats every entry by itself, so that a descent of the sum of all prices is one of each.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,92 +24,98 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Stack, Weights
 from metastable.experiments.base import Data
 from metastable.learning import LOSSES, descend
+from metastable.learning.descent import unrest
 from metastable.solve.flow import flow
 
-STEPS = 16  # of rk4 in one unit of time; a multiple of the numbers of pieces
 Maps = Mapping[str, Any]
+NAMES = ("Q", "K", "V")
 
 
-def first_maps(names: tuple[str, ...], count: int, pieces: int, d: int, seed: int) -> dict[str, np.ndarray]:
-    """Maps (count, pieces, 1, d, d) to start from: the same on every stretch, small; Q and K near I."""
-    rng = np.random.default_rng([seed, d])
-    found = {}
-    for name in names:
-        one = 0.3 / np.sqrt(d) * rng.normal(size=(count, 1, 1, d, d)) + (0.0 if name == "V" else np.eye(d))
-        found[name] = np.repeat(one, pieces, axis=1)
-    return found
+class Problems(NamedTuple):
+    """What is asked, problem by problem."""
+
+    x0: Any  # first tokens (B, n, d)
+    targets: Any  # (B, n, d)
+    weights: Any  # of the effort (B,)
+    pieces: Any  # stretches of time on which weights may differ (B,)
+    alone: Any  # whether V alone is free (B,)
+    cloud: Any  # whether the error is the energy distance of clouds, not the mean of |x_i - y_i|^2 (B,)
+
+
+def first_maps(d: int, pieces: int, seeds: np.ndarray) -> dict[str, np.ndarray]:
+    """Maps (B, pieces, 1, d, d) to start from, by seed: the same on every stretch, small; Q and K near I."""
+    drawn = {int(s): np.random.default_rng([s, d, 19]).normal(size=(len(NAMES), 1, 1, d, d)) for s in set(seeds)}
+    noise = 0.3 / np.sqrt(d) * np.stack([drawn[int(s)] for s in seeds])  # (B, 3, 1, 1, d, d)
+    centre = {"Q": np.eye(d), "K": np.eye(d), "V": np.zeros((d, d))}
+    return {name: np.repeat(centre[name] + noise[:, k], pieces, axis=1) for k, name in enumerate(NAMES)}
+
+
+def in_use(maps: Maps, pieces: Array, alone: Array) -> dict[str, Array]:
+    """The maps (L, 1, d, d) that one problem's tokens feel."""
+    L, d = maps["V"].shape[0], maps["V"].shape[-1]
+    group = jnp.arange(L) * pieces // L
+    same = (group[:, None] == group[None, :]).astype(float)
+    means = {name: jnp.tensordot(same / same.sum(axis=1, keepdims=True), maps[name], 1) for name in NAMES}
+    return {name: value if name == "V" else jnp.where(alone, jnp.eye(d), value) for name, value in means.items()}
 
 
 def dynamics_of(maps: Maps, beta: float) -> Dynamics:
     """The flow on the sphere with maps (L, 1, d, d) on L equal stretches of [0, 1]."""
-    pieces = np.shape(next(iter(maps.values())))[0]
+    pieces = np.shape(maps["V"])[0]
     return Dynamics(Weights(**{name: Stack(value, 1.0 / pieces) for name, value in maps.items()}), beta)
 
 
-def end_of(maps: Maps, x0: Tokens, beta: float) -> Tokens:
-    """Tokens (n, d) at time 1."""
-    return flow(dynamics_of(maps, beta), x0, [1.0], "rk4", 1.0 / STEPS)[-1]
+def end_of(maps: Maps, x0: Tokens, beta: float, grid: int) -> Tokens:
+    """Tokens (n, d) at time 1, after ``grid`` steps of rk4: a multiple of the number of stretches."""
+    return flow(dynamics_of(maps, beta), x0, [1.0], "rk4", 1.0 / grid)[-1]
 
 
-def effort_of(maps: Maps) -> Array:
+def effort_of(maps: Maps, alone: Array) -> Array:
     """The integral over [0, 1] of the squared norms of maps (L, 1, d, d)."""
-    total: Array = sum((jnp.square(value).sum() / value.shape[0] for value in maps.values()), start=jnp.zeros(()))
+    own = {name: jnp.square(value).sum() / value.shape[0] for name, value in maps.items()}
+    total: Array = own["V"] + jnp.where(alone, 0.0, own["Q"] + own["K"])
     return total
 
 
-def priced(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: str) -> dict[str, Array]:
-    """Errors and efforts (B,), last tokens (B, n, d); data are first tokens, targets (B, n, d), weights (B,)."""
-    x0, targets, _ = data
-    ends = jax.vmap(lambda one, x: end_of(one, x, beta))(maps, x0)
-    errors = jax.vmap(lambda x, y: LOSSES[loss](x[None], y[None]))(ends, targets)
-    return {"error": errors, "effort": jax.vmap(effort_of)(maps), "end": ends}
+def prices(maps: Maps, given: Problems, beta: float, grid: int) -> tuple[Array, dict[str, Array]]:
+    """The sum of all prices, with errors and efforts (B,) and last tokens (B, n, d)."""
+
+    def one(own: Maps, this: Problems) -> dict[str, Array]:
+        felt = in_use(own, this.pieces, this.alone)
+        end = end_of(felt, this.x0, beta, grid)
+        squared, cloud = (LOSSES[name](end[None], this.targets[None]) for name in ("squared", "cloud"))
+        return {"error": jnp.where(this.cloud, cloud, squared), "effort": effort_of(felt, this.alone), "end": end}
+
+    found = jax.vmap(one)(maps, given)
+    return (found["error"] + given.weights * found["effort"]).sum(), found
 
 
-def prices(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: str) -> tuple[Array, dict[str, Array]]:
-    """The sum of all prices, with errors and efforts (B,)."""
-    found = priced(maps, data, beta, loss)
-    terms = {name: found[name] for name in ("error", "effort")}
-    return (found["error"] + data[2] * found["effort"]).sum(), terms
-
-
-def unrest(maps: Maps, data: tuple[Tokens, Tokens, Array], beta: float, loss: str) -> Array:
-    """|slope| |maps| / price of every problem, (B,): how far a descent is from its end.
-
-    In a bowl whose bottom is no further away than the maps are large, a price is above the least one by at most so much
-    of itself.
-    """
-
-    def norm(arrays: Maps) -> Array:
-        return jnp.sqrt(jnp.stack([jnp.square(a).sum(axis=(1, 2, 3, 4)) for a in arrays.values()]).sum(axis=0))
-
-    slope, terms = jax.grad(prices, has_aux=True)(maps, data, beta, loss)
-    found: Array = norm(slope) * norm(maps) / (terms["error"] + data[2] * terms["effort"])
-    return found
+@partial(jax.jit, static_argnames="grid")
+def looked_at(maps: Maps, given: Problems, beta: float, grid: int) -> dict[str, Any]:
+    """What `prices` found besides their sum, and its slope: compiled once for each size of the batch."""
+    slope, found = jax.grad(prices, has_aux=True)(maps, given, beta, grid)
+    return {**found, "slope": slope}
 
 
 def solved(
-    names: tuple[str, ...],
-    x0: np.ndarray,
-    targets: np.ndarray,
-    weights: np.ndarray,
-    pieces: int,
+    given: Problems,
+    start: Maps,
     steps: int,
     *,
     beta: float = 1.0,
-    loss: str = "squared",
-    seed: int = 0,
+    grid: int = 16,
     report: Callable[[float], None] | None = None,
 ) -> Data:
-    """Errors, efforts and `unrest` (B,), last tokens (B, n, d), and the maps, name by name, of the best found."""
+    """Errors, efforts and `unrest` (B,) and last tokens (B, n, d) after so many steps from the maps ``start``."""
 
     def objective(maps: Any, data: Any) -> tuple[Array, dict[str, Array]]:
-        return prices(maps, data, beta, loss)
+        value, found = prices(maps, data, beta, grid)
+        return value, {name: found[name] for name in ("error", "effort")}
 
-    start = first_maps(names, len(x0), pieces, x0.shape[-1], seed)
-    data = (jnp.asarray(x0), jnp.asarray(targets), jnp.asarray(weights))
+    data = jax.tree_util.tree_map(jnp.asarray, given)
     maps, _ = descend(objective, start, data, steps=steps, rate=0.05, report=report)
-    found = jax.jit(lambda own, data: {**priced(own, data, beta, loss), "unrest": unrest(own, data, beta, loss)})(
-        maps, data
-    )
+    found = looked_at(maps, data, beta, grid)
     assert bool(jnp.isfinite(found["error"]).all())
-    return {name: np.asarray(array) for name, array in {**found, **maps}.items()}
+    free = {name: np.where((name != "V") & given.alone[:, None, None, None, None], 0.0, maps[name]) for name in NAMES}
+    resting = unrest(free, found.pop("slope"), found["error"] + data.weights * found["effort"])
+    return {name: np.asarray(array) for name, array in found.items()} | {"unrest": resting}

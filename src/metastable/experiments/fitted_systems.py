@@ -26,6 +26,7 @@ from metastable.backend import Array, Tokens, jax, jnp
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.masks import Mask
 from metastable.equation.weights import Stack, Weights
+from metastable.experiments.base import Data
 from metastable.learning.descent import Descent, optimiser_of
 from metastable.solve.flow import flow
 
@@ -88,53 +89,63 @@ def layers_of(system: System, numbers: Numbers, x0: Tokens, layers: int) -> Toke
     return flow(dynamics_of(system, numbers), x0, np.arange(1.0, layers + 1.0), "layers", 1.0)
 
 
-def squared_distances(x: Tokens, cosines: Array) -> Array:
+def squared_distances(x: Any, cosines: Any) -> Any:
     """||G - H||^2 / ||H||^2 (layers, texts) of directions (layers, texts, n, d) and cosines (layers, texts, n, n)."""
-    G = x @ jnp.swapaxes(x, -1, -2)
-    return jnp.square(G - cosines).sum(axis=(-2, -1)) / jnp.square(cosines).sum(axis=(-2, -1))
+    G = x @ x.swapaxes(-1, -2)
+    return ((G - cosines) ** 2).sum(axis=(-2, -1)) / (cosines**2).sum(axis=(-2, -1))
 
 
 def price(system: System, numbers: Numbers, data: tuple[Tokens, Array]) -> Array:
     """The mean of squared Gram distances; data are directions (texts, n, d) and the model's cosines."""
     x0, cosines = data
-    return squared_distances(layers_of(system, numbers, x0, cosines.shape[0]), cosines).mean()
+    value: Array = squared_distances(layers_of(system, numbers, x0, cosines.shape[0]), cosines).mean()
+    return value
 
 
-def distances(system: System, numbers: Numbers, x0: np.ndarray, cosines: np.ndarray) -> np.ndarray:
-    """Gram distances (texts, layers), as the ladder measures them."""
-    own = {name: jnp.asarray(value) for name, value in numbers.items()}
-    go = jax.jit(lambda n, x, H: squared_distances(layers_of(system, n, x, len(cosines)), H))
-    found: np.ndarray = np.sqrt(np.asarray(go(own, jnp.asarray(x0), jnp.asarray(cosines)))).T
-    return found
+Clouds = tuple[np.ndarray, np.ndarray]  # directions (texts, n, d) and the model's cosines (layers, texts, n, n)
 
 
 def fitted(
     system: System,
     start: Numbers,
-    train: tuple[np.ndarray, np.ndarray],
-    stop: tuple[np.ndarray, np.ndarray],
+    train: Clouds,
+    stop: Clouds,
+    judged: Clouds,
     steps: int,
     report: Callable[[float], None] | None = None,
     rate: float = 0.003,
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Numbers learned on ``train``, as they were when ``stop`` liked them best; and both curves, a value per CHUNK."""
+) -> tuple[dict[str, np.ndarray], Data]:
+    """Numbers learned on ``train``, as they were when ``stop`` liked them best, and what was measured on the way.
+
+    ``train`` and ``stop`` are both prices, a value per CHUNK; ``seen`` and ``distance`` the Gram distances (texts,
+    layers) of the numbers, as the ladder measures them, on texts of the fit and on judged ones. All texts are measured
+    at every look, so that one program does it.
+    """
 
     def objective(numbers: Any, data: Any) -> tuple[Array, dict[str, Array]]:
         value = price(system, numbers, data)
         return value, {}
 
     descent = Descent(objective, optimiser_of("adam", rate, steps), CHUNK)
-    data, other = ((jnp.asarray(x, jnp.float32), jnp.asarray(H, jnp.float32)) for x, H in (train, stop))
-    look = jax.jit(lambda numbers: price(system, numbers, other))
+    parts = [(jnp.asarray(x, jnp.float32), jnp.asarray(H, jnp.float32)) for x, H in (train, stop, judged)]
+    every = (np.concatenate([x for x, _ in parts]), np.concatenate([H for _, H in parts], axis=1))
+    first, last = len(train[0]), len(train[0]) + len(stop[0])  # of the texts to stop by
+    look = jax.jit(lambda numbers, x, H: squared_distances(layers_of(system, numbers, x, H.shape[0]), H))
+
+    def looked(state: Any) -> np.ndarray:
+        return np.asarray(look(state.numbers, *every))  # (layers, texts)
+
     state = descent.start(dict(start))
-    best, lowest = state.numbers, float(look(state.numbers))
-    curves: dict[str, list[float]] = {"train": [], "stop": [lowest]}
-    for first in range(0, steps, CHUNK):
-        state, curve = descent.advance(state, data, min(CHUNK, steps - first))
+    best, found = state.numbers, looked(state)
+    curves: dict[str, list[float]] = {"train": [], "stop": [float(found[:, first:last].mean())]}
+    for done in range(0, steps, CHUNK):
+        state, curve = descent.advance(state, parts[0], min(CHUNK, steps - done))
+        now = looked(state)
         curves["train"].append(float(curve["value"][0]))
-        curves["stop"].append(float(look(state.numbers)))
-        if curves["stop"][-1] < lowest:
-            best, lowest = state.numbers, curves["stop"][-1]
+        curves["stop"].append(float(now[:, first:last].mean()))
+        if curves["stop"][-1] < float(found[:, first:last].mean()):
+            best, found = state.numbers, now
         if report is not None:
-            report(min(1.0, (first + CHUNK) / steps))
-    return {k: np.asarray(v) for k, v in best.items()}, {k: np.array(v) for k, v in curves.items()}
+            report(min(1.0, (done + CHUNK) / steps))
+    measured = {"seen": np.sqrt(found[:, :first]).T, "distance": np.sqrt(found[:, last:]).T}
+    return {k: np.asarray(v) for k, v in best.items()}, {k: np.array(v) for k, v in curves.items()} | measured

@@ -237,12 +237,12 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 40, "runs": (16,), "cloud": 512},
+    quick={"instances": 40, "sizes": (100, 1000, 10000), "runs": (16,), "cloud": 512},
     full={"instances": 1000, "sizes": (100, 1000, 10000, 100000, 1000000), "runs": (16, 64, 256)},
     text="If beta grows like c log n, attention of equiangular tokens changes sides at c = 1/(1-rho): below it "
     "everybody is seen and tokens collapse in a bounded time, above it each token sees itself alone and waits.",
     check=check,
     finding=finding,
     topic="beyond",
-    leaves_out="runs of 64 tokens",
+    leaves_out="contexts of 100,000 tokens, and runs of 64",
 )

@@ -149,12 +149,9 @@ def _fit(params: Params, model: Model, texts: tuple[Ids, Ids, Ids], name: str, r
     train, stop, judged = (clouds(network, part) for part in texts)
     d, depth = train[0].shape[-1], len(train[1])
     start = systems.first_numbers(system, d, params.width, params.heads, depth, params.seed)
-    numbers, curves = systems.fitted(system, start, train, stop, params.steps, report)
-    still = jnp.broadcast_to(judged[0], (depth, *judged[0].shape))
-    frozen = np.sqrt(np.asarray(systems.squared_distances(still, jnp.asarray(judged[1]))))
-    own = {"distance": systems.distances(system, numbers, *judged), "frozen": frozen.T}
-    seen = systems.distances(system, numbers, *train)
-    return {**own, "seen": seen, "numbers": np.array(sum(v.size for v in numbers.values())), **curves}
+    numbers, found = systems.fitted(system, start, train, stop, judged, params.steps, report)
+    still = systems.squared_distances(np.broadcast_to(judged[0], (depth, *judged[0].shape)), judged[1])
+    return {**found, "frozen": np.sqrt(np.asarray(still)).T, "numbers": np.array(sum(v.size for v in numbers.values()))}
 
 
 def check(params: Params) -> dict[str, Check]:

@@ -30,6 +30,12 @@ HEADINGS = np.diag([0.0, 0.0, 1.0, 1.0])  # what the pull moves
 SIDE, SPEED = 5.0, 0.03  # of Vicsek's square and particles
 
 
+@jax.jit
+def velocity(member: Dynamics, x: Any) -> Any:
+    """The velocity as one compiled program, not one for every operation."""
+    return member.velocity(0.0, x)
+
+
 def oscillators(params: Any, seed: int) -> tuple[Dynamics, np.ndarray]:
     """Identical oscillators, uniform on the circle."""
     return Dynamics(beta=0.0, normalise="unnormalised"), sphere(params.n, 2, seed=seed)
@@ -41,7 +47,7 @@ def run_kuramoto(params: Any, first: int, last: int) -> Data:
     x = simulate(dynamics, x0, params.t, params.dt, save=81).x  # (T, b, n, 2)
     angle = np.arctan2(x0[..., 1], x0[..., 0])
     turning = np.sin(angle[:, None, :] - angle[:, :, None]).mean(axis=-1)  # (b, n)
-    v = np.asarray(dynamics.velocity(0.0, jnp.asarray(x0)))
+    v = np.asarray(velocity(dynamics, x0))
     order = order_parameter(x)  # (T, b)
     centre = x[-1].mean(axis=1, keepdims=True)
     far = np.arccos(np.clip((x[-1] * centre).sum(axis=-1) / np.linalg.norm(centre, axis=-1), -1.0, 1.0))

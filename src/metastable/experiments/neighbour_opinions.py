@@ -138,8 +138,8 @@ def _attention(member: Dynamics, x: Any) -> Any:
 
 
 def doubly_stochastic(x: np.ndarray) -> np.ndarray:
-    """The attention (n, n) of a Sinkformer on tokens (n, d) with Q = K = I, beta = 1."""
-    return np.asarray(_attention(Dynamics(beta=1.0, normalise="sinkhorn", geometry="euclidean"), x[None])[0])
+    """The attention (b, n, n) of a Sinkformer on tokens (b, n, d) with Q = K = I, beta = 1."""
+    return np.asarray(_attention(Dynamics(beta=1.0, normalise="sinkhorn", geometry="euclidean"), x))
 
 
 def sink_path(member: Dynamics, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

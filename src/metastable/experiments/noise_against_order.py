@@ -14,9 +14,12 @@ x_i' = P (pull) + sigma P dW_i on the circle and on S^2, softmax (SA) and unnorm
    -(d-1) sigma^2/2: noise brings tokens together, with no attention at all. The mean rate of pairs (V = 0) must be that
    number to 5%. With attention, tokens meet (order above 0.95 by 20 tau) also at f = 2, where noise of their own keeps
    them apart.
+
+Quick sizes were cut to 96 tokens and ten densities for cost, after runs of larger ones; criteria stayed.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -27,20 +30,19 @@ from metastable.equation.noises import Noise
 from metastable.equation.weights import Weights
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
-from metastable.experiments.infinitely_many import PLACES, moments
+from metastable.experiments.infinitely_many import PLACES
+from metastable.experiments.noise_runs import COMBINED, KINDS, TAUS, TOGETHER, Case, settled, sizes
 from metastable.initial import sphere
 from metastable.plots import agreement, phase_diagram
 from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
-from metastable.theory.sphere_forms import mode_growth_rate, noise_threshold
+from metastable.theory.sphere_forms import noise_threshold
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "linear stability of the uniform law with noise"
-KINDS = {"softmax": "SA", "unnormalised": "USA"}
-COMBINED = [(d, kind) for d in PLACES for kind in KINDS]
-TAUS, STEPS = 20.0, 50  # horizon in units of tau, steps per tau
-MODES = 4
-BROKEN, LOUD, SAME, TOGETHER, AT_REST = 0.3, 4.0, 0.06, 0.95, 0.001
+COMMON_N = 64  # tokens under common noise
+BROKEN, LOUD, SAME, MET, AT_REST = 0.3, 4.0, 0.06, 0.95, 0.001
+ACCURATE = 1e-4  # of the density's steps: a tenth of AT_REST
 TITLE = "Order over beta and noise"
 
 
@@ -59,54 +61,40 @@ class Params:
     seed: int = 0
 
 
-def sizes(x: np.ndarray) -> np.ndarray:
-    """The first modes of tokens (n, d), 1 for a point mass and n^(-1/2) for uniform ones, (MODES,)."""
-    c = np.abs(moments(x, MODES)) ** 2
-    if x.shape[1] == 2:
-        return np.asarray(np.sqrt(c[1:]))
-    twice = np.where(np.arange(MODES + 1) == 0, 1.0, 2.0)[:, None]
-    return np.asarray(np.sqrt((twice * c).sum(axis=0) * 4.0 * np.pi / (2 * np.arange(MODES + 1) + 1))[1:])
+def drawn(params: Params, first: int, last: int, noise: str) -> Data:
+    """Drawn runs on a drawn side of the threshold; with common noise always above it."""
+    cases, fs = [], []
+    for seed in range(params.seed + first, params.seed + last):
+        rng = np.random.default_rng([seed, 29])
+        d, kind = COMBINED[seed % len(COMBINED)]
+        beta, above = float(rng.uniform(0.5, params.highest)), bool(rng.uniform() < 0.5) or noise == "common"
+        f = 2.0 if noise == "common" else float(rng.uniform(1.4, 2.0) if above else rng.uniform(0.4, 0.7))
+        cases.append(Case(d, kind, beta, np.sqrt(f) * noise_threshold(beta, kind, d), seed))
+        fs.append(f)
+    found = settled(cases, params.n if noise == "independent" else COMMON_N, noise)
+    return {"f": np.array(fs), "beta": np.array([c.beta for c in cases]), "place": np.array([c.d for c in cases]),
+            "modes": found}  # fmt: skip
 
 
-def settled(d: int, kind: str, beta: float, sigma: float, n: int, seed: int, noise: str = "independent") -> np.ndarray:
-    """Root mean squares of the first modes over the last fifth of a run from uniform tokens, (MODES,)."""
-    tau = 1.0 / float(mode_growth_rate(1, beta, kind, d))
-    dyn = Dynamics(beta=beta, normalise=kind, noise=sigma, noise_kind=noise)
-    times = np.linspace(0.8, 1.0, 9) * TAUS * tau
-    x = simulate(dyn, sphere(n, d, seed=seed), TAUS * tau, tau / STEPS, "euler", save=times, seed=seed).x
-    return np.asarray(np.sqrt(np.mean([sizes(cloud) ** 2 for cloud in x], axis=0)))
-
-
-def one(params: Params, seed: int, noise: str) -> Data:
-    """One drawn run on a drawn side of the threshold; with common noise always above it."""
-    rng = np.random.default_rng([seed, 29])
-    d, kind = COMBINED[seed % len(COMBINED)]
-    beta, above = float(rng.uniform(0.5, params.highest)), bool(rng.uniform() < 0.5) or noise == "common"
-    f = 2.0 if noise == "common" else float(rng.uniform(1.4, 2.0) if above else rng.uniform(0.4, 0.7))
-    sigma = np.sqrt(f) * noise_threshold(beta, kind, d)
-    n = params.n if noise == "independent" else 64
-    found = settled(d, kind, beta, sigma, n, seed, noise)
-    return {"f": np.array([f]), "beta": np.array([beta]), "place": np.array([d]), "modes": found[None]}
-
-
-def compared(params: Params, seed: int) -> Data:
+def compared(params: Params, first: int, last: int) -> Data:
     """The order parameter of n tokens and of infinitely many, at f in [0.3, 0.7]."""
-    rng = np.random.default_rng([seed, 31])
-    kind, beta, f = list(KINDS)[seed % 2], float(rng.uniform(0.5, 2.5)), float(rng.uniform(0.3, 0.7))
-    sigma = np.sqrt(f) * noise_threshold(beta, kind)
-    tau = 1.0 / float(mode_growth_rate(1, beta, kind))
-    law = settled_order(Dynamics(beta=beta, normalise=kind, noise=sigma), tau)
-    own = settled(2, kind, beta, sigma, params.n, seed)[0]
-    return {"tokens": np.array([own]), "law": np.array([law]), "f compared": np.array([f])}
+    cases, fs = [], []
+    for seed in range(params.seed + first, params.seed + last):
+        rng = np.random.default_rng([seed, 31])
+        kind, beta, f = list(KINDS)[seed % 2], float(rng.uniform(0.5, 2.5)), float(rng.uniform(0.3, 0.7))
+        cases.append(Case(2, kind, beta, np.sqrt(f) * noise_threshold(beta, kind), seed))
+        fs.append(f)
+    law = [settled_order(Dynamics(beta=c.beta, normalise=c.kind, noise=c.sigma), c.tau) for c in cases]
+    return {"tokens": settled(cases, params.n)[:, 0], "law": np.array(law), "f compared": np.array(fs)}
 
 
 def settled_order(dyn: Dynamics, tau: float) -> float:
     """The order parameter of infinitely many tokens on the circle, at rest or after TAUS at the latest."""
-    law = density(dyn, lambda x: 1.0 + 0.9 * x[:, 0], tau, d=2, save=2, rtol=1e-6, modes=16)
+    law = density(dyn, lambda x: 1.0 + 0.9 * x[:, 0], tau, d=2, save=2, rtol=ACCURATE, modes=16)
     for _ in range(1, int(TAUS)):
         if abs(law.order[-1] - law.order[0]) <= AT_REST:
             break
-        law = density(dyn, law, tau, save=2, rtol=1e-6, modes=law.surface.degree)
+        law = density(dyn, law, tau, save=2, rtol=ACCURATE, modes=law.surface.degree)
     return float(law.order[-1])
 
 
@@ -121,11 +109,11 @@ def near_pairs(d: int, sigma: float, count: int, seed: int) -> np.ndarray:
     return np.asarray(-np.log(apart / 1e-6) / t / (sigma**2 * (d - 1) / 2.0))
 
 
-def diagram(params: Params, d: int, kind: str, noise: str, index: int) -> Data:
-    """One column of the order diagram: R at each sigma, for the index-th beta."""
+def diagram(params: Params, d: int, kind: str, noise: str, first: int, last: int) -> Data:
+    """Columns of the order diagram: R at each sigma, for some betas."""
     beta, sigmas = grid(params, d, kind)
-    values = [settled(d, kind, beta[index], s, params.grid_n, params.seed, noise)[0] for s in sigmas]
-    return {"R": np.array([values])}
+    cases = [Case(d, kind, float(b), float(s), params.seed) for b in beta[first:last] for s in sigmas]
+    return {"R": settled(cases, params.grid_n, noise)[:, 0].reshape(-1, len(sigmas))}
 
 
 def grid(params: Params, d: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -137,28 +125,17 @@ def grid(params: Params, d: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 def run(params: Params, work: Work) -> Data:
     data: Data = {}
+    size = len(COMBINED) * TOGETHER
     for noise, count in (("independent", params.instances), ("common", max(20, params.instances // 2))):
-
-        def chunk(first: int, last: int, noise: str = noise) -> Data:
-            return _joined([one(params, params.seed + k, noise) for k in range(first, last)])
-
-        data |= {f"{key} {noise}": value for key, value in work.parts(noise, count, 8, chunk).items()}
-    data |= work.parts(
-        "compared", params.compared, 6, lambda a, b: _joined([compared(params, params.seed + k) for k in range(a, b)])
-    )
+        found = work.parts(noise, count, size, partial(drawn, params, noise=noise))
+        data |= {f"{key} {noise}": value for key, value in found.items()}
+    data |= work.parts("compared", params.compared, size, partial(compared, params))
     for d in PLACES:
         data[f"pairs {d}"] = near_pairs(d, 0.8, params.pairs, params.seed)
     for d, kind, noise in [*((d, kind, "independent") for d, kind in COMBINED), (2, "softmax", "common")]:
-
-        def column(first: int, last: int, d: int = d, kind: str = kind, noise: str = noise) -> Data:
-            return _joined([diagram(params, d, kind, noise, k) for k in range(first, last)])
-
+        column = partial(diagram, params, d, kind, noise)
         data[f"R {d} {kind} {noise}"] = work.parts(f"diagram-{d}-{kind}-{noise}", params.betas, 2, column)["R"]
     return data
-
-
-def _joined(rows: list[Data]) -> Data:
-    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -211,11 +188,11 @@ def _together(params: Params, data: Data) -> Verdict:
     return judge_share(
         "Under common noise tokens meet at twice the sigma^2 at which noise of their own keeps them apart.",
         SOURCE,
-        [bool(value >= TOGETHER) for value in order],
+        [bool(value >= MET) for value in order],
         required=0.9,
         kind="observation",
         seeds=[params.seed + k for k in range(len(order))],
-        notes=f"64 tokens, circle and S^2, SA and USA; median order {np.median(order):.3f}",
+        notes=f"{COMMON_N} tokens, circle and S^2, SA and USA; median order {np.median(order):.3f}",
     )
 
 
@@ -229,7 +206,8 @@ def draw(params: Params, data: Data) -> Figures:
         fine = np.linspace(beta[0], beta[-1], 100)
         words = f"{PLACES[d]}, {KINDS[kind]}, {noise} noise"
         figure = phase_diagram(
-            beta, sigma, data[f"R {d} {kind} {noise}"].T, xlabel=r"$\beta$", ylabel=r"noise $\sigma$", bar="order $R$",
+            beta, sigma, data[f"R {d} {kind} {noise}"].T, low=0.0, high=1.0, xlabel=r"$\beta$",
+            ylabel=r"noise $\sigma$", bar="order $R$",
             curves={"threshold of independent noise": (fine, [noise_threshold(float(b), kind, d) for b in fine])},
         )  # fmt: skip
         figures[f"{TITLE}: {words}"] = captioned(
@@ -286,12 +264,12 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"n": 160, "instances": 40, "compared": 20, "pairs": 200, "grid_n": 48, "betas": 4, "sigmas": 5},
+    quick={"n": 96, "instances": 40, "compared": 10, "pairs": 200, "grid_n": 96, "betas": 4, "sigmas": 5},
     full={"instances": 400, "n": 4000, "compared": 100, "pairs": 4000, "betas": 16, "sigmas": 17},
     text="Tokens are shaken while attention pulls them together. Noise that every token has for itself destroys "
     "clusters beyond a threshold that Bessel functions give; noise that is common to all tokens creates them.",
     check=check,
     finding=finding,
     topic="beyond",
-    leaves_out="fine diagrams, and many tokens",
+    leaves_out="fine diagrams, many tokens, and densities enough to decide: ten are compared",
 )

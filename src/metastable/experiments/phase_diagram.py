@@ -17,6 +17,7 @@ from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.initial import sphere
 from metastable.plots import phase_diagram, series
+from metastable.plots.phase import shared_bar
 from metastable.plots.style import captioned, panels, paper
 from metastable.solve.observe import observe_many
 from metastable.solve.simulate import simulate
@@ -27,6 +28,7 @@ from metastable.theory.verdicts import Verdict, judge_number, judge_share
 SOURCE = "first paper, sec. 2.4; closed form for orthogonal tokens"
 MET = 0.999  # cosine from which on a pair counts as clustered
 ATTENTIONS = ("softmax", "unnormalised")
+AXES: dict[str, Any] = {"xlabel": r"$\beta$", "ylabel": "time $t$", "bar": None}
 MASKS, VALUES = ("full", "causal"), ("identity", "minus identity", "random")
 
 
@@ -110,7 +112,7 @@ def run(params: Params, work: Work) -> Data:
                 part = work.parts(
                     name,
                     count,
-                    12,
+                    24,
                     partial(diagram, params, d, attention, mask, value),
                 )
                 found |= {f"{name} {measure}": values for measure, values in part.items()}
@@ -208,13 +210,14 @@ def draw(params: Params, data: Data) -> Figures:
         for measure, words in (("share", "share of pairs that have met"), ("clusters", "clusters")):
             with paper():
                 figure, axes = panels(None, len(params.dims), 2.9, 0.75, 0.25, columns=2)
-                for d, ax in zip(params.dims, axes):
+                for k, (d, ax) in enumerate(zip(params.dims, axes)):
                     values = data[f"{key(d, attention, 0, 0)} {measure}"].mean(axis=0).T
-                    top = 1.0 if measure == "share" else float(params.n)
+                    low, high = (0.0, 1.0) if measure == "share" else (1.0, float(params.n))
                     phase_diagram(
-                        betas, times, values, xlabel=r"$\beta$", ylabel="time $t$", bar=words, title=f"$d = {d}$",
-                        low=0.0 if measure == "share" else 1.0, high=top, curves={"closed form": (fine, curve)}, ax=ax,
+                        betas, times, values, **AXES, title=f"$d = {d}$", low=low, high=high,
+                        curves={"" if k else "closed form": (fine, curve)}, ax=ax,
                     )  # fmt: skip
+                shared_bar(figure, axes, words)
             figures[f"{words.capitalize()}, {ATTENTIONS[attention]} attention"] = captioned(
                 figure,
                 f"{words.capitalize()} over beta and t, n = {params.n}, V = I, full {ATTENTIONS[attention]} attention, "
@@ -243,9 +246,8 @@ def _draw_others(params: Params, data: Data) -> Figures:
             for (mask, value), ax in zip([(m, v) for m in range(2) for v in range(3)], axes):
                 shown = data[f"{key(d, 0, mask, value)} share"].mean(axis=0).T
                 title = f"{MASKS[mask]}, V = {('I', '-I', 'random')[value]}"
-                phase_diagram(
-                    betas, times, shown, xlabel=r"$\beta$", ylabel="time $t$", low=0.0, high=1.0, title=title, ax=ax
-                )
+                phase_diagram(betas, times, shown, **AXES, low=0.0, high=1.0, title=title, ax=ax)
+            shared_bar(figure, axes, "share of pairs that have met")
         figures[f"Masks and values, d = {d}"] = captioned(
             figure, f"Share of pairs that have met, n = {params.n}, d = {d}, softmax attention, {params.others} starts."
         )
@@ -293,7 +295,7 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     quick={"instances": 20, "others": 3, "usa_others": 0, "dims": (2, 8, 32), "betas": (1.0, 5.0, 9.0),
-           "usa_betas": (0.5, 2.0), "t": 12.0, "usa_t": 3.0, "times": 9},
+           "usa_betas": (0.5, 2.0), "t": 12.0, "usa_t": 3.2, "times": 9},
     full={"instances": 256, "others": 64},
     text="n tokens start uniformly on the sphere. For every beta the share of pairs that have met and the number of "
     "clusters are measured over time. As d grows tokens start at right angles, and the front between no pair and all "

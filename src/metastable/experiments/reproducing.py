@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from metastable.engines.simd.threads import available
 from metastable.errors import InputError, unknown
 from metastable.experiments import EXPERIMENTS, model_access
 from metastable.experiments.on_cluster import run_on_cluster
@@ -22,6 +23,8 @@ from metastable.store.folder import DONE, claim, finish, reopen, settled_by
 
 # name -> module whose EXPERIMENT is run; give `reproduce` another table to run experiments of your own
 HOMES: dict[str, str] = {name: f"metastable.experiments.{file}" for name, file in EXPERIMENTS.items()}
+# Begun first, longest first, so that no worker is left alone with one of them at the end.
+LONG = ("optimal-control", "optimised-mlp", "sinks-in-training", "noise", "phase-diagram", "codimension", "density")
 NEED_MODELS = tuple(slot.name for slot in SLOTS)  # skipped, with a sentence, where no model can be had
 
 
@@ -88,7 +91,7 @@ def reproduce(
     chosen = choose(names, table)
     given = {"instances": _whole("seeds", seeds, 1), "seed": _whole("seed", seed, 0), "model": model}
     overrides = {name: value for name, value in given.items() if value is not None}
-    workers = min(_whole("jobs", jobs, 1) or os.cpu_count() or 1, len(chosen))
+    workers = min(_whole("jobs", jobs, 1) or available(), len(chosen))
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     if model is not None:
@@ -98,7 +101,8 @@ def reproduce(
         if status == "finished":
             reopen(folder)  # there may be more experiments to add
         missing = _missing([name for name in chosen if not (folder / name / DONE).exists()], model, progress)
-        tasks = [Task(name, table[name], folder / name, preset, overrides) for name in chosen if name not in missing]
+        order = sorted(chosen, key=lambda name: LONG.index(name) if name in LONG else len(LONG))
+        tasks = [Task(name, table[name], folder / name, preset, overrides) for name in order if name not in missing]
         if cluster is not None:
             results = run_on_cluster(tasks, cluster, jobs or 0, progress)
         else:

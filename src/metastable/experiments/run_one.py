@@ -23,6 +23,8 @@ from metastable.errors import unknown
 from metastable.experiments.base import Data, Experiment, Work, self_check
 from metastable.explorer.offline_page import export
 from metastable.plots import animate, save_cells, save_figure, save_preview
+from metastable.plots.figure_files import laid_out
+from metastable.plots.style import paper
 from metastable.provenance import stamp
 from metastable.report.experiment_record import PREVIEW, Record, read
 from metastable.store.files import disk_errors, remove, write_json
@@ -102,10 +104,11 @@ def _pictures(
     drawn = experiment.draw(params, data)
     for name, figure in drawn.items():
         file = f"{_slug(name)}.svg"
-        save_figure(figure, folder / file, dpi=150.0)
-        save_cells(figure, folder / f"{_slug(name)}.json")
-        if name == (shown_first if shown_first in drawn else next(iter(drawn))):
-            save_preview(figure, folder / PREVIEW)
+        with paper(), laid_out(figure):
+            save_figure(figure, folder / file, dpi=150.0)
+            save_cells(figure, folder / f"{_slug(name)}.json")
+            if name == (shown_first if shown_first in drawn else next(iter(drawn))):
+                save_preview(figure, folder / PREVIEW)
         caption: str = getattr(figure, "caption", "") or caption_of(params)
         figures.append([file, name, caption])
     films = []

@@ -275,7 +275,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 40, "sides": (0.1, 1.0, 5.0), "ns": (10, 40), "n": 20},
+    quick={"instances": 40, "sides": (0.1, 1.0, 5.0), "ns": (8, 24), "n": 16},
     full={"instances": 1000},
     text="Tokens uniform on cubes of several sizes, V = I. A start is settled when nine of ten tokens are within 5% of "
     "their limit. Small tokens see each other with nearly uniform attention, gather at their mean and leave one "

@@ -13,6 +13,7 @@ clusters.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -44,17 +45,22 @@ class Params:
 
 def run(params: Params, work: Work) -> Data:
     """Measures (checkpoint, seed, layer, head) of every size and kind, and the losses (steps, seed)."""
-    jobs = [(size, kind) for size in params.sizes for kind in KINDS]
-    return work.trainings(
-        {f"{d}x{n}x{h} {kind}": partial(_trained, params, (d, n, h), kind == KINDS[0]) for (d, n, h), kind in jobs}
-    )
+    both = work.trainings({f"{d}x{n}x{h}": partial(_trained, params, (d, n, h)) for d, n, h in params.sizes})
+    data: Data = {}
+    for name, value in both.items():
+        size, key = name.split("/")
+        for kind, own in zip(KINDS, np.split(value, 2, axis=1) if value.ndim else (value, value)):
+            data[f"{size} {kind}/{key}"] = own
+    return data
 
 
-def _trained(params: Params, size: tuple[int, int, int], positions: bool, report: Callable[[float], None]) -> Data:
+def _trained(params: Params, size: tuple[int, int, int], report: Callable[[float], None]) -> Data:
+    """All seeds of one size, those with positions first: one program, the same windows for both kinds."""
     text, alphabet = small.letters()
-    seeds = range(params.seed, params.seed + params.instances)
-    each = [small.first_numbers(size, len(alphabet), params.window, positions, seed) for seed in seeds]
-    start = {name: np.stack([one[name] for one in each]) for name in each[0]}
+    seeds, placed = range(params.seed, params.seed + params.instances), np.repeat([1.0, 0.0], params.instances)
+    each = [small.first_numbers(size, len(alphabet), params.window, seed) for seed in seeds]
+    start = {name: np.stack([one[name] for one in each] * 2) for name in each[0]}
+    start["P"] *= placed[:, None, None].astype(np.float32)
     descent = Descent(objective, optimiser_of("adam", params.rate, params.steps), 1)
     look = jax.jit(jax.vmap(small.measured, in_axes=(0, None)))
     seen = jnp.asarray(_windows(text, params.measured, params.window))
@@ -67,15 +73,20 @@ def _trained(params: Params, size: tuple[int, int, int], positions: bool, report
         if step < params.steps:
             first = rng.integers(0, len(text) - params.window, (params.instances, params.batch))
             ids = text[first[..., None] + np.arange(params.window + 1)]  # (S, b, T + 1)
-            state, curve = descent.advance(state, jnp.asarray(ids), 1)
+            state, curve = descent.advance(state, (jnp.asarray(np.concatenate([ids, ids])), jnp.asarray(placed)), 1)
             losses.append(curve["loss"][0])
     found = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
     return found | {"loss": np.array(losses), "bigram": np.array(small.bigram_entropy(text))}
 
 
-def objective(numbers: dict[str, jax.Array], ids: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """The sum of the losses of all seeds, each on windows of its own (S, b, T + 1)."""
-    each = jax.vmap(small.loss)(numbers, ids)
+def objective(numbers: dict[str, jax.Array], data: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The sum of the losses of all models, each on windows of its own (S, b, T + 1).
+
+    Models without positions, ``placed`` (S,) is 0, have a table of zeros, which has no slope and stays so.
+    """
+    ids, placed = data
+    own = {**numbers, "P": numbers["P"] * placed[:, None, None].astype(numbers["P"].dtype)}
+    each = jax.vmap(small.loss)(own, ids)
     return each.sum(), {"loss": each}
 
 
@@ -89,7 +100,7 @@ def check(params: Params) -> dict[str, Check]:
     """One model on two windows: last tokens, first-token attention and the slope of the loss, by plain formulas."""
     size, vocabulary, T = (8, 2, 2), 7, 12
     rng = np.random.default_rng(params.seed)
-    numbers = {k: np.asarray(v, float) for k, v in small.first_numbers(size, vocabulary, T, True, params.seed).items()}
+    numbers = {k: np.asarray(v, float) for k, v in small.first_numbers(size, vocabulary, T, params.seed).items()}
     way = {name: rng.normal(size=value.shape) for name, value in numbers.items()}
     ids = rng.integers(0, vocabulary, (2, T + 1))
 

@@ -4,9 +4,9 @@ A model is the equation with a block: L layers, h heads, order "pre", RMSNorm wi
 
     u = x + sum_h O_h A^h V_h N(x),    x <- u + W_out silu(W_in N(u)),    A = causal softmax(<Q N(x), K N(x)> / sqrt(k))
 
-from embedded letters (with or without a learned table of positions) to logits N(x) E^T of the next letter. Windows of
-the text begin anywhere, with no special first token. Models that differ in their seed alone are trained as one
-objective, the sum of theirs: Adam treats every entry by itself.
+from embedded letters (plus a learned table of positions, or one of zeros) to logits N(x) E^T of the next letter.
+Windows of the text begin anywhere, with no special first token. Models of one size are trained as one objective, the
+sum of theirs: Adam treats every entry by itself.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def bigram_entropy(text: np.ndarray) -> float:
     return float(abs((rows / counts.sum() * share * logs).sum()))
 
 
-def first_numbers(size: tuple[int, int, int], vocabulary: int, window: int, positions: bool, seed: int) -> Numbers:
+def first_numbers(size: tuple[int, int, int], vocabulary: int, window: int, seed: int) -> Numbers:
     """One model's numbers before training, by the usual rule: variance 1/(number of inputs), outputs over sqrt(2 L)."""
     d, layers, heads = size
     k = d // heads
@@ -63,14 +63,14 @@ def first_numbers(size: tuple[int, int, int], vocabulary: int, window: int, posi
         return (scale * rng.normal(size=shape)).astype(np.float32)
 
     out = 1.0 / np.sqrt(2.0 * layers)
-    found = {
+    return {
         "E": normal(1.0 / np.sqrt(d), vocabulary, d),
         **{name: normal(1.0 / np.sqrt(d), layers, heads, k, d) for name in ("Q", "K", "V")},
         "O": normal(out / np.sqrt(d), layers, heads, d, k),
         "W_in": normal(1.0 / np.sqrt(d), layers, 4 * d, d),
         "W_out": normal(out / np.sqrt(4 * d), layers, d, 4 * d),
+        "P": normal(1.0 / np.sqrt(d), window, d),
     }
-    return found | ({"P": normal(1.0 / np.sqrt(d), window, d)} if positions else {})
 
 
 def dynamics_of(numbers: Numbers) -> Dynamics:
@@ -85,8 +85,7 @@ def dynamics_of(numbers: Numbers) -> Dynamics:
 
 def embedded(numbers: Numbers, ids: Array) -> Tokens:
     """Letters (..., T) as tokens (..., T, d)."""
-    x = jnp.asarray(numbers["E"])[ids]
-    return x + jnp.asarray(numbers["P"])[: ids.shape[-1]] if "P" in numbers else x
+    return jnp.asarray(numbers["E"])[ids] + jnp.asarray(numbers["P"])[: ids.shape[-1]]
 
 
 def states(numbers: Numbers, ids: Array) -> Tokens:

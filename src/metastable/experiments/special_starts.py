@@ -82,11 +82,14 @@ def weights(family: str) -> np.ndarray:
 def moved(params: Params, family: str, tokens: Sequence[np.ndarray], times: np.ndarray) -> list[Trajectory]:
     """The rescaled flow from every start."""
     E = weights(family)
-    with judged_by_validity():
-        return [
-            simulate(Dynamics(Weights(E, E, E), geometry="rescaled"), x, t=float(times[-1]), dt=params.dt, save=times)
-            for x in tokens
-        ]
+    dynamics, runs = Dynamics(Weights(E, E, E), geometry="rescaled"), dict[int, Trajectory]()
+    for n in {len(x) for x in tokens}:  # starts with as many tokens are one ensemble
+        here = [k for k, x in enumerate(tokens) if len(x) == n]
+        x0 = np.stack([tokens[k] for k in here])
+        with judged_by_validity():
+            made = simulate([dynamics] * len(here), x0, t=float(times[-1]), dt=params.dt, save=times)
+        runs |= dict(zip(here, made))
+    return [runs[k] for k in range(len(tokens))]
 
 
 def run(params: Params, work: Work) -> Data:
@@ -280,7 +283,7 @@ EXPERIMENT = Experiment(
     run=run,
     judge=judge,
     draw=draw,
-    quick={"instances": 20},
+    quick={"instances": 20, "dt": 0.05},
     full={"instances": 1000},
     text="The theorems leave room for one row of attention that is not Boolean, for tokens inside a facet and for "
     "tokens at 0. Symmetric starts use that room; pushed off by a millionth they no longer do. What rounding does to a "
@@ -288,5 +291,5 @@ EXPERIMENT = Experiment(
     check=check,
     finding=finding,
     topic="theorem",
-    leaves_out="Quick runs have 20 starts of each kind.",
+    leaves_out="Quick runs have 20 starts of each kind, and steps of 0.05 instead of 0.02.",
 )

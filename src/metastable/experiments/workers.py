@@ -7,7 +7,6 @@ gone ends itself: nothing keeps writing after its run was killed.
 """
 
 import multiprocessing
-import os
 import signal
 import threading
 import traceback
@@ -27,7 +26,7 @@ from metastable.experiments.run_one import run_into
 from metastable.progress import Progress, Report
 from metastable.report.experiment_record import Record, read
 from metastable.store.folder import DONE, note_crash, reopen
-from metastable.sweeps.worker_pool import follow_parent, shared_cores
+from metastable.sweeps.worker_pool import follow_parent, shared_cores, threads_each
 from metastable.theory.verdicts import STATUSES
 
 _TRIES = 2  # of an experiment whose worker dies
@@ -176,7 +175,7 @@ def _started(count: int, sharing: int) -> Iterator[list[_Worker]]:
 def _start(sharing: int) -> _Worker:
     context = multiprocessing.get_context("spawn")  # threads of JAX and BLAS do not survive a fork
     ours, theirs = context.Pipe()
-    with shared_cores(max(1, (os.cpu_count() or 1) // sharing)):
+    with shared_cores(threads_each(sharing)):
         process = context.Process(target=_serve, args=(theirs,), daemon=True, name="metastable-worker")
         process.start()
     theirs.close()

@@ -12,6 +12,9 @@ _CUBE = {"n": 40, "geometry": "rescaled", "beta": 1.0}
 _V6 = "[[0.64709742, 0.81911926], [0.61210449, 0.63263484]]"
 _V7 = "[[0.92761287, 0.94333073, 0.3827744], [0.94333073, 0.59991396, 0.47825472], [0.3827744, 0.47825472, 0.46668605]]"
 _V13 = "[[0.2362413, 0.0599536, 0.40506019], [0.81321448, 0.49948705, 0.33754772], [0.2160645, 0.38505272, 0.14588075]]"
+_V14 = (
+    "[[0.18608476, 0.34391026, 0.13905949], [0.35244288, 0.6694859, 0.39992145], [0.46685606, 0.17094454, 0.42092308]]"
+)
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,12 @@ PRESETS: tuple[Preset, ...] = (
     Preset("line", "Leaders on the line", f"{SECOND}, Figs 2 and 3",
            "The left-most and right-most tokens end with everybody's attention: the matrix becomes Boolean, of rank 2.",
            {**_CUBE, "d": 1, "t": 5.0}, ("low-rank-attention",)),
-    Preset("keys", "Attention in the plane", f"{SECOND}, Figs 4 and 11",
+    Preset("low-rank-high", "Low rank in eighty dimensions", f"{SECOND}, Fig. 11",
+           "The same in d = 80 with V = MMᵀ: watch the attention matrix lose all but a few columns.",
+           {**_CUBE, "d": 80, "V": "psd", "initial": "cube(side=1)", "t": 11.0}),
+    Preset("keys", "Attention in the plane", f"{SECOND}, Fig. 4",
            "Few tokens lead, and the attention matrix keeps only their columns.",
-           {"n": 20, "d": 2, "geometry": "rescaled", "beta": 1.0, "V": "psd", "initial": "cube(side=1)", "t": 8.0},
+           {**_CUBE, "n": 20, "d": 2, "V": "psd", "Q": "psd", "initial": "cube(side=1)", "t": 10.0},
            (), {"links": True}),
     Preset("polytope", "Tokens tend to a polytope", f"{SECOND}, Figs 1 and 5",
            "V = I: rescaled tokens go to the vertices of a convex polytope, drawn in green.",
@@ -80,15 +86,18 @@ PRESETS: tuple[Preset, ...] = (
     Preset("hyperplanes", "Three parallel lines", f"{SECOND}, Fig. 6",
            "A simple leading eigenvalue: tokens end on at most three parallel lines.",
            {**_CUBE, "d": 2, "V": _V6, "t": 12.0}, ("hyperplanes",)),
-    Preset("hyperplanes-space", "Three parallel planes", f"{SECOND}, Figs 13 and 14",
+    Preset("hyperplanes-space", "Three parallel planes", f"{SECOND}, Fig. 13",
            "The same in space: three planes, whose normal is the leading left eigenvector of V.",
            {**_CUBE, "V": _V13, "t": 14.0}),
-    Preset("codimension", "Beyond one direction", f"{SECOND}, Figs 7a and 15",
+    Preset("hyperplanes-growing", "Planes while everything grows", f"{SECOND}, Fig. 14",
+           "All eigenvalues of V have positive real part: still planes, and tokens go on spreading inside them.",
+           {**_CUBE, "V": _V14, "t": 14.0}),
+    Preset("codimension", "Beyond one direction", f"{SECOND}, Fig. 7a",
            "Two growing directions: tokens gather on few parallel lines of codimension 2 (conjecture 4.2).",
            {**_CUBE, "V": _V7, "t": 10.0}, ("codimension",)),
-    Preset("codimension-high", "A hundred dimensions", f"{SECOND}, Fig. 7b",
-           "d = 128 seen on its principal axes: clusters form along the growing directions only.",
-           {**_CUBE, "n": 128, "d": 128, "V": "goe", "initial": "cube(side=0.5)", "t": 6.0}),
+    Preset("codimension-high", "A hundred dimensions", f"{SECOND}, Figs 7b and 15",
+           "d = 128 seen on its principal axes, V sparse with no eigenvalue inside the unit circle: watch the cosines.",
+           {**_CUBE, "n": 128, "d": 128, "V": "sparse-symmetric", "initial": "cube(side=0.5)", "t": 15.0}),
     Preset("polytope-subspace", "A polytope times a subspace", f"{SECOND}, Fig. 8",
            "V = diag(1, 1, -1/2): corners of a polygon in two directions, spreading for ever in the third.",
            {**_CUBE, "V": "1,1,-0.5", "t": 6.0}, ("polytope-times-subspace",)),

@@ -1,5 +1,6 @@
 """Records in the explorer: runs are played, studies, galleries and sweeps are opened as the pages they are."""
 
+import asyncio
 import mimetypes
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -10,15 +11,17 @@ from starlette.responses import FileResponse, Response
 
 from metastable.errors import InputError
 from metastable.explorer.page_shell import call, panels_place, shell, stages, start_script
+from metastable.explorer.sweep_record import sweep_record
 from metastable.store import load
 from metastable.store.files import read_json
-from metastable.store.folder import DONE, KINDS, PROVENANCE
+from metastable.store.folder import DONE, KINDS, PROVENANCE, holds
 from metastable.trajectory import Trajectory
 
 DEPTH, MOST = 4, 500  # how deep folders are searched, and how many records are listed
 PAGES = ("gallery.html", "report.html", "index.html", "page.html", "comparison.html")
 SHOWN = {".html", ".png", ".svg", ".gif", ".mp4", ".webp", ".jpg", ".pdf", ".css", ".json", ".csv", ".toml", ".txt"}
 MOST_BYTES = 2 * 2**30
+APART = {"content-security-policy": "sandbox allow-scripts allow-popups"}  # pages of records, not the explorer's own
 
 
 class Library:
@@ -80,6 +83,13 @@ class Library:
             )
         return load(path, partial=True)
 
+    def sweep(self, name: str) -> Response:
+        """The page of a stored sweep, made now."""
+        path = self.inside(name)
+        if not holds(path, "sweep"):
+            raise InputError(f"There is no sweep {name[:80]!r} in {self.folder}.")
+        return Response(sweep_record(path, name), media_type="text/html; charset=utf-8", headers=APART)
+
     def page(self, name: str) -> str | None:
         """The page inside a record, as a name."""
         path = self.inside(name)
@@ -95,23 +105,22 @@ class Library:
         if not path.is_file() or path.suffix.lower() not in SHOWN:
             return Response("There is no such file.", 404)
         media = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        return FileResponse(
-            path, media_type=media, headers={"content-security-policy": "sandbox allow-scripts allow-popups"}
-        )
+        return FileResponse(path, media_type=media, headers=APART)
 
 
 async def records_page(request: Request, library: Library) -> None:
     """The list, or one record."""
     chosen = request.query_params.get("open")
+    records = await asyncio.to_thread(library.records)  # a slow disk must not hold up other sessions
     if chosen is None:
-        _listing(library)
+        _listing(library, records)
         return
     try:
-        found = next((one for one in library.records() if one[0] == str(chosen)), None)
+        found = next((one for one in records if one[0] == str(chosen)), None)
         if found is None:
             library.inside(chosen)
             raise InputError(f"There is no record {chosen[:80]!r} in {library.folder}.")
-        page = None if found[1] == "run" else library.page(chosen)
+        page = _address(found[1], chosen, library)
     except (InputError, OSError, ValueError) as error:
         with shell("Records", "/records"), ui.element("div").classes("lab-form-page"):
             ui.label(str(error)).classes("lab-note lab-bad")
@@ -126,12 +135,19 @@ async def records_page(request: Request, library: Library) -> None:
                 f"{chosen}: {found[1]}, {found[2]}. It has no page to show; its files are in {library.folder / chosen}."
             ).classes("lab-note")
             return
-        frame = ui.element("iframe").classes("lab-frame").props(f'src="/files/{quote(page)}" title="record"')
+        frame = ui.element("iframe").classes("lab-frame").props(f'src="{page}" title="record"')
         frame.props('sandbox="allow-scripts allow-popups"')
 
 
-def _listing(library: Library) -> None:
-    records = library.records()
+def _address(kind: str, name: str, library: Library) -> str | None:
+    """Where the page of a record is, or None; runs are played instead."""
+    if kind == "sweep":
+        return "/sweep-record?" + urlencode({"path": name})
+    page = None if kind == "run" else library.page(name)
+    return None if page is None else f"/files/{quote(page)}"
+
+
+def _listing(library: Library, records: list[tuple[str, str, str]]) -> None:
     with shell("Records", "/records"), ui.element("div").classes("lab-form-page"):
         ui.html("<h1>Records</h1>", sanitize=False)
         ui.label(f"In {library.folder}").classes("lab-note")

@@ -81,6 +81,10 @@ def application(folder: Path) -> FastAPI:
         path, part = request.query_params.get("path", ""), request.query_params.get("part")
         return await answered(request, False, lambda _: _bytes(Made({}, library.run(path), 0.0), part == "first"))
 
+    @app.get("/sweep-record")
+    async def sweep_record(request: Request) -> Response:
+        return await answered(request, False, lambda _: library.sweep(request.query_params.get("path", "")))
+
     @app.get("/files/{path:path}")
     async def files(path: str) -> Response:
         return library.file(path)
@@ -175,7 +179,7 @@ def new_token() -> str:
 def _free(host: str, port: int | None) -> int:
     """A port that can be bound."""
     for candidate in [port] if port is not None else range(PORT, PORT + 40):
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, candidate))

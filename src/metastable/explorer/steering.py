@@ -31,6 +31,7 @@ WHOLE = ("n", "d", "heads", "seed")
 NUMBERS = ("beta", "noise", "t", "dt")
 MOST = {"n": 4000, "d": 128, "heads": 16, "t": 5000.0, "seed": 2**31}
 MOST_WORK = 3e10  # pairs of tokens x steps x heads
+MOST_COORDINATES = 128_000  # of one state; a run keeps SAVES states
 MOST_TEXT = 4000  # characters of one setting
 SAVES = 151
 EIGENVALUES = 8  # most eigenvalues that have sliders
@@ -161,6 +162,11 @@ def _harmless(name: str, value: str) -> None:
 def _affordable(full: Mapping[str, Any], dt: float) -> None:
     n, heads = max(2, full["n"]), max(1, full["heads"])
     steps = full["t"] / max(dt, 1e-9)
+    if n * full["d"] > MOST_COORDINATES:
+        raise InputError(
+            f"n = {n} tokens of d = {full['d']} have {n * full['d']:,} coordinates, more than the explorer keeps for "
+            f"every saved time ({MOST_COORDINATES:,}); lower n or d, or use metastable simulate."
+        )
     work = float(n) ** 2 * steps * heads
     if work > MOST_WORK:
         raise InputError(

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from metastable.config.job import build
 from metastable.errors import InputError, unknown
+from metastable.explorer.computing import Cancelled, Ticket, quick
 from metastable.explorer.page_shell import call, shell
 from metastable.explorer.steering import CONTROLS, DEFAULTS, State, from_query, settings_of, tidy, to_query
 from metastable.solve.driver import drive
@@ -70,11 +71,15 @@ def cells(base: State, across: tuple[str, list[float]], up: tuple[str, list[floa
     return found
 
 
-def measured(state: State, runs: int, measure: str) -> float:
-    """The mean of an observable at the end, over starts with their own seeds."""
+def measured(state: State, runs: int, measure: str, ticket: Ticket) -> float:
+    """The mean of an observable at the end, over starts with their own seeds; Cancelled when nobody waits any more."""
     settings = settings_of(state).model_copy(update={"runs": runs, "save": 2})
-    job = build(settings)
-    run = collect(job.plan, list(drive(job.plan, np.array(job.x), None, reported=False)))
+    job, segments = build(settings), []
+    ticket.check()
+    for segment in drive(job.plan, np.array(job.x), None, reported=not quick(state)):
+        segments.append(segment)
+        ticket.check()
+    run = collect(job.plan, segments)
     return float(np.mean(np.asarray(run.observe(measure).values)[-1]))
 
 
@@ -94,7 +99,7 @@ async def sweep_page(request: Request) -> None:
     except InputError as error:
         base, problem = {}, str(error)
     fields: dict[str, Any] = {}
-    state: dict[str, Any] = {"generation": 0}
+    state = {"ticket": Ticket()}
     with shell("Sweep", "/sweep"), ui.element("div").classes("lab-form-page"):
         ui.html("<h1>Phase diagram</h1><p>Two settings vary, the rest is the run you came from. Cells fill as they are "
                 "computed; click one to open its run.</p>", sanitize=False)  # fmt: skip
@@ -125,8 +130,8 @@ async def sweep_page(request: Request) -> None:
     client = ui.context.client
 
     async def draw() -> None:
-        state["generation"] += 1
-        mine = state["generation"]
+        state["ticket"].cancel()
+        mine = state["ticket"] = Ticket()
         try:
             across, up = _numbers(fields)
             runs = int(fields["runs"].value or 1)
@@ -138,11 +143,13 @@ async def sweep_page(request: Request) -> None:
             return
         ui.run_javascript(call("labDiagram.begin", [across[0], across[1]], [up[0], up[1]]))
         for done, (i, j, one) in enumerate(todo):
-            if state["generation"] != mine or client.has_socket_connection is False:
+            if mine.gone or client.has_socket_connection is False:
                 return
-            work = asyncio.get_running_loop().run_in_executor(_WORKERS, measured, one, runs, fields["measure"].value)
+            asked = one, runs, fields["measure"].value, mine
             try:
-                value = await work
+                value = await asyncio.get_running_loop().run_in_executor(_WORKERS, measured, *asked)
+            except Cancelled:
+                return
             except InputError as error:
                 message.set_text(f"{error} (at {across[0]} = {across[1][i]}, {up[0]} = {up[1][j]})")
                 return
@@ -152,7 +159,7 @@ async def sweep_page(request: Request) -> None:
             )
 
     def halt() -> None:
-        state["generation"] += 1
+        state["ticket"].cancel()
         message.set_text("Stopped; what was drawn stays.")
 
     go.on("click", draw)

@@ -67,8 +67,8 @@ def _code(made: Made) -> bytes:
              "from metastable.config.settings import Simulate", ""]  # fmt: skip
     chosen = ", ".join(f"{name}={value!r}" for name, value in _chosen(made).items())
     lines += [f"job = build(Simulate({chosen}))", "dynamics, x0 = job.plan.model, np.array(job.x)[0]"]
-    for token, values in moved_of(full["moved"]).items():
-        lines.append(f"x0[{token}] = {[float(f'{v:.6g}') for v in values]}")
+    for token in moved_of(full["moved"]):
+        lines.append(f"x0[{token}] = {made.run.x[0][token].tolist()}")  # where it was put, with its norm
     lines += [
         f"run = ms.simulate(dynamics, x0, t={s.t!r}, dt={s.dt!r}, method={s.method!r}, save={s.save}, seed={s.seed})",
         'print(run.message, "clusters:", int(run.observe("clusters")[-1]))',

@@ -69,12 +69,14 @@ class Descent:
         self._objective = objective
         self._optimiser = optax().with_extra_args_support(optimiser)
         self._most = most
+        self._step = jax.jit(self._one)  # traced once, although `_many` looks at it twice
         self._steps = jax.jit(self._many)
 
     def start(self, numbers: Any) -> State:
         """The state before the first step."""
         own = jax.tree_util.tree_map(jnp.asarray, numbers)
-        return State(own, self._optimiser.init(own), own, jnp.asarray(jnp.inf), jnp.asarray(False))
+        unmet = jnp.full((), jnp.inf, float)  # of a type that no step changes: otherwise the next would compile again
+        return State(own, self._optimiser.init(own), own, unmet, jnp.asarray(False))
 
     def advance(self, state: State, data: Any, count: int) -> tuple[State, Curve]:
         """``count`` steps further, at most ``most``; the curve holds value, terms and slopes before each of them.
@@ -86,11 +88,11 @@ class Descent:
 
     def _many(self, state: State, data: Any, count: Array) -> tuple[State, Any]:
         """The number of steps is a traced number, so that any of them shares one compilation."""
-        shapes = jax.eval_shape(lambda s: self._one(s, data)[1], state)
+        shapes = jax.eval_shape(lambda s: self._step(s, data)[1], state)
         curve = {name: jnp.zeros((self._most, *one.shape), one.dtype) for name, one in shapes.items()}
 
         def body(k: Array, carried: tuple[State, Any]) -> tuple[State, Any]:
-            state, terms = self._one(carried[0], data)
+            state, terms = self._step(carried[0], data)
             return state, {name: carried[1][name].at[k].set(value) for name, value in terms.items()}
 
         out: tuple[State, Any] = jax.lax.fori_loop(0, count, body, (state, curve))
@@ -113,7 +115,7 @@ class Descent:
         )
         go = finite & ~state.broken  # after a nan nothing moves any more
         numbers = jax.tree_util.tree_map(lambda a, b: jnp.where(go, a + b, a), state.numbers, change)
-        lowest = jnp.where(better, value, state.lowest)
+        lowest = jnp.where(better, value, state.lowest).astype(state.lowest.dtype)
         new = State(numbers, _chosen(go, memory, state.memory), best, lowest, state.broken | ~finite)
         return new, {"value": value, **terms, **_sizes(slope)}
 
@@ -157,3 +159,20 @@ def descend(
             report(min(1.0, (first + CHUNK) / steps))
     joined = {name: np.concatenate([c[name] for c in curves]) for name in curves[0]} if curves else {}
     return jax.tree_util.tree_map(np.asarray, state.numbers), joined
+
+
+def unrest(numbers: Mapping[str, Any], slopes: Mapping[str, Any], prices: Any) -> np.ndarray:
+    """|slope| |numbers| / price of many descents at once, (B,): how far each of them is from its end.
+
+    Arrays are (B, ...), prices (B,). In a bowl whose bottom is no further away than the numbers are large, a price is
+    above the least one by at most so much of itself.
+
+    >>> unrest({"a": np.array([[3.0, 4.0]])}, {"a": np.array([[0.0, 0.1]])}, np.array([2.0])).tolist()
+    [0.25]
+    """
+
+    def norm(arrays: Mapping[str, Any]) -> np.ndarray:
+        each = [np.square(np.asarray(a, float)).reshape(len(a), -1).sum(axis=1) for a in arrays.values()]
+        return np.asarray(np.sqrt(np.sum(each, axis=0)))
+
+    return np.asarray(norm(slopes) * norm(numbers) / np.asarray(prices))

@@ -92,5 +92,11 @@ def _texts(given: Any, axes: int, what: str) -> list[Any]:
 
 def _token_lists(tokens: Any, count: int) -> list[Any]:
     """One list of tokens per text."""
+    tokens = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # an array, or a tensor
+    if not isinstance(tokens, (list, tuple)):
+        raise InputError(
+            "The tokens of given states are a list of ids or words, for several texts a list of lists, "
+            f"not {type(tokens).__name__}."
+        )
     nested = len(tokens) > 0 and not isinstance(tokens[0], (str, int, np.integer))
     return list(tokens) if nested else [tokens]

@@ -95,13 +95,24 @@ def _facts(shown: Sequence[Side]) -> list[list[Any]]:
 
 def _read(side: Side) -> str:
     about = side.study.about["probe"]
-    return f"{about['texts']:,} ({about['source']}), {about['tokens']:,} tokens"
+    source = "random tokens" if _drawn(side) else about["source"]
+    return f"{about['texts']:,} ({source}), {about['tokens']:,} tokens"
+
+
+def _drawn(side: Side) -> bool:
+    return side.source.control == "tokens"
 
 
 def _texts(shown: Sequence[Side]) -> str:
-    if len({_read(side) for side in shown}) == 1:
+    """Who read what."""
+    given = [side.study.about["probe"] for side in shown]
+    if len({(about["texts"], about["source"], about["tokens"]) for about in given}) > 1:
+        return "They read different texts, so a difference below is one of models and texts together."
+    drawn = [side.label for side in shown if _drawn(side)]
+    if not drawn:
         return "All read the same texts." if len(shown) > 2 else "Both read the same texts."
-    return "They read different texts, so a difference below is one of models and texts together."
+    start = "All read the same texts, but for" if len(shown) - len(drawn) > 1 else "The texts are the same, but for"
+    return f"{start} {listed(drawn)}: random tokens, in texts as long."
 
 
 def _depths(shown: Sequence[Side]) -> str:

@@ -137,7 +137,10 @@ def _sinks(study: Study, n: dict[str, Any]) -> Finding:
             "sinks", "This model does not show attention maps of every layer, so there are no sinks to see.", ()
         )
     total = study.trained * study.sinks.sizes["head"]
-    if n["sink_heads"]:
+    if (n["sink_baseline"] or 0.0) >= SINK:
+        even = percent(n["sink_baseline"])
+        headline = f"These texts are too short to tell a sink: spread evenly, attention pays the first token {even}."
+    elif n["sink_heads"]:
         headline = f"The first token is a sink of {n['sink_heads']} of {total} heads."
     else:
         headline = f"The first token is no sink: none of {total} heads pays it {percent(SINK)} of its attention."

@@ -126,9 +126,13 @@ def _histogram(panel: Axes, similarity: "xarray.Dataset", kind: str) -> Any:
 
 
 def _disc(panel: Axes, place: "xarray.DataArray") -> PathCollection:
-    """Part of the unit disc with a dot for each token, coloured by its position in the text; the first is red."""
+    """The unit disc, or the part of it where the tokens are: a dot for each, coloured by its position in the text.
+
+    The first token is red. Only where all tokens are near the middle is the circle left out.
+    """
     tokens = place.sizes["token"]
-    reach = min(1.06, 1.1 * float(np.nanmax(np.abs(place.values), initial=0.1)))
+    farthest = float(np.nanmax(np.abs(place.values), initial=0.1))
+    reach = 1.1 * farthest if farthest < 0.6 else 1.06
     panel.add_patch(Circle((0, 0), 1.0, fill=False, ec=SOFT, lw=0.7))
     panel.axhline(0, color=FAINT, lw=0.5, zorder=0)
     panel.axvline(0, color=FAINT, lw=0.5, zorder=0)

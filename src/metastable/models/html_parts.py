@@ -15,6 +15,7 @@ _STYLE = """
 .scroll { overflow-x: auto; }
 .scroll table { width: auto; }
 .scroll td:nth-child(n) { min-width: 0; }
+.scroll.named td:first-child { min-width: 8.5rem; }
 td, th { padding-right: 1.1rem; }
 ol.findings { max-width: 52rem; padding-left: 1.4rem; }
 ol.findings li { margin: .45rem 0; }
@@ -69,10 +70,10 @@ def figures(home: Path, pictures: Mapping[str, str], media: Media) -> str:
 def _figure(path: Path, name: str, caption: str, media: Media) -> str:
     if not path.exists():
         return ""
-    width = _points(path) * _PIXELS
+    width, height = (points * _PIXELS for points in _points(path))
     return (
         f'<figure id="figure-{escaped(name)}"><img src="{media.address(path, "image/svg+xml")}" '
-        f'alt="{escaped(caption)}" width="{width:.0f}" loading="lazy">'
+        f'alt="{escaped(caption)}" width="{width:.0f}" height="{height:.0f}" loading="lazy">'
         f"<figcaption>{escaped(caption)} <code>{escaped(name)}</code></figcaption></figure>"
     )
 
@@ -88,12 +89,15 @@ def film(path: Path, caption: str, media: Media, more: str = "") -> str:
     )
 
 
-def _points(path: Path) -> float:
-    """The width of an SVG of matplotlib's in points."""
+def _points(path: Path) -> tuple[float, float]:
+    """Width and height of an SVG of matplotlib's in points, so that a page does not jump when it is drawn."""
     with path.open("rb") as file:
         head = file.read(2000).decode(errors="replace")
-    number = head.partition('width="')[2].partition("pt")[0]
-    return float(number) if number.replace(".", "", 1).isdigit() else 245.0
+    found = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', head)
+    return (float(found[1]), float(found[2])) if found else (245.0, 245.0)
+
+
+_WORDS = 16  # letters of a row's name that need more room than a narrow screen would leave it
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -102,8 +106,9 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -
         return ""
     head = "".join(f'<th scope="col">{escaped(c)}</th>' for c in columns)
     body = "".join("<tr>" + "".join(f"<td>{escaped(number(v))}</td>" for v in row) + "</tr>" for row in rows)
+    named = " named" if any(len(str(row[0])) > _WORDS for row in rows) else ""
     return (
-        f'<p class="soft">{escaped(caption)}</p><div class="scroll" tabindex="0" role="region" '
+        f'<p class="soft">{escaped(caption)}</p><div class="scroll{named}" tabindex="0" role="region" '
         f'aria-label="{escaped(caption)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
     )
 

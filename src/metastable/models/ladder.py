@@ -179,6 +179,7 @@ class _Seen:
         self.rows: dict[str, list[dict[str, np.ndarray]]] = {}
         self.kept: dict[str, list[np.ndarray]] = {}
         self.cosines: list[np.ndarray] = []
+        self.first: dict[str, list[np.ndarray]] = {}  # cosines (n, n) of every rung on the first text
 
     def layer(self, number: int, tokens: Mapping[str, np.ndarray]) -> None:
         """All systems after ``number`` layers."""
@@ -192,6 +193,7 @@ class _Seen:
         for k, name in enumerate(names):
             row = {key: values[k] for key, values in found.items()}
             if k in agreed:
+                self.first.setdefault(name, []).append(G[k, 0])
                 row |= {"rand_index": agreed[k], "mean_cosine": pairs(G[k]).mean(axis=-1)}
                 row |= {"relative_error": _relative(tokens[name], self.real[number])}
                 if self.keep:
@@ -221,9 +223,8 @@ def _step_error(model: Model, seen: _Seen, number: int, lengths: Sequence[Length
     start = seen.real[0, 0].astype(np.float64)
     dynamics, times = _dynamics(model, number, seen.real, head, lengths), np.arange(depth + 1.0)
     start = start / np.linalg.norm(start, axis=-1, keepdims=True)
-    by_layers = simulate(dynamics, start, t=depth, method="layers", save=depth + 1)
     flow = simulate(dynamics, start, t=float(depth), method="rk4", dt=0.1, save=times)
-    return gram_distance(gram(by_layers.x), gram(flow.x))
+    return gram_distance(np.stack(seen.first[f"rung {number}"]), gram(flow.x))
 
 
 def _dataset(model: Model, seen: _Seen, rungs: list[int], lengths: Sequence[Length], head: int) -> "xarray.Dataset":

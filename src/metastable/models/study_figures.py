@@ -127,6 +127,7 @@ def _sinks(study: Study) -> dict[str, Picture]:
 def _spectra(study: Study) -> dict[str, Picture]:
     assert study.spectra is not None
     figures = weight_figures
+    dots = " Dots: the published definition, for tokens of independent standard coordinates."
     found = {
         "leading": Picture(
             lambda: figures.leading(study),
@@ -134,7 +135,8 @@ def _spectra(study: Study) -> dict[str, Picture]:
         ),
         "beta": Picture(
             lambda: figures.temperatures(study),
-            "Effective inverse temperature: the beta at which Q^T K = I would give scores as large.",
+            "Effective inverse temperature: the beta at which Q^T K = I would give scores as large, for tokens as "
+            f"long as those that attention reads.{dots if study.spectra.sizes['layer'] == 1 else ''}",
         ),
         "qk": Picture(lambda: figures.qk_spectrum(study), "Eigenvalues of the score form, one line per head."),
     }

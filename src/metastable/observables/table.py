@@ -132,7 +132,7 @@ def _measured(run: Run, name: Any, options: dict[str, Any]) -> "xarray.DataArray
         if option not in entry.options:
             if not entry.options:
                 raise InputError(f"The observable {entry.name!r} takes no options, but {option!r} was given.")
-            raise unknown(f"option of {entry.name!r}", option, entry.options)
+            raise unknown(f"option of {entry.name}", option, entry.options)
     return door(entry.function)(run, **options)
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from metastable.equation.short_forms import matrix_words
 from metastable.initial import INITIAL
-from metastable.plots.motion import Motion, read_motion, short
+from metastable.plots.motion import Motion, read_motion
 
 _SEEDS = 20  # first tokens are compared with those of so many seeds,
 _MOST = 20_000  # unless they have more coordinates than this
@@ -46,9 +47,9 @@ def times_in_words(motion: Motion, chosen: np.ndarray) -> str:
     >>> from metastable.plots.motion import read_motion
     >>> motion = read_motion(np.zeros((4, 2, 2)), [0.0, 1.0, 2.5, 4.0])
     >>> times_in_words(motion, np.array([0, 2, 3]))
-    't = 0.0, 2.5 and 4.0'
+    't = 0, 2.5 and 4'
     """
-    said = [short(float(motion.t[k])) if motion.clock == "t" else f"{motion.t[k]:.0f}" for k in chosen]
+    said = [f"{motion.t[k]:.6g}" for k in chosen]  # as they were met, not as a title rounds them
     listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
     return f"{motion.clock_label if motion.clock == 't' or len(said) == 1 else 'layers'} {listed}"
 
@@ -65,33 +66,10 @@ def _equation(tokens: object, motion: Motion) -> list[str]:
     w = dynamics.weights
     parts += [f"{w.heads} heads"] * (w.heads > 1) + ["weights that change with t"] * w.time_dependent
     if w.heads == 1 and not w.time_dependent:
-        parts.append(_matrix("V", np.asarray(w.value_map(0.0, motion.d))[0]))
+        parts.append(matrix_words("V", np.asarray(w.value_map(0.0, motion.d))[0]))
         if w.bilinear:
-            parts.append(_matrix("Q^T K", np.asarray(w.score_map(0.0, motion.d))[0]))
+            parts.append(matrix_words("Q^T K", np.asarray(w.score_map(0.0, motion.d))[0]))
     return parts
-
-
-def _matrix(name: str, M: np.ndarray) -> str:
-    """A matrix in a few letters: a multiple of the identity, a diagonal, its eigenvalues, or its size.
-
-    >>> _matrix("V", -2.0 * np.eye(3)), _matrix("V", np.diag([1.0, -0.5]))
-    ('V = -2 I', 'V = diag(1, -0.5)')
-    >>> _matrix("V", np.array([[0.5, -2.0, 0.0], [2.0, 0.5, 0.0], [0.0, 0.0, 1.0]]))
-    'V with eigenvalues 1, 0.5 ± 2i'
-    """
-    d = len(M)
-    if np.array_equal(M, M[0, 0] * np.eye(d)):
-        factor = float(M[0, 0])
-        return f"{name} = " + ({1.0: "I", -1.0: "-I"}.get(factor) or f"{factor:.4g} I")
-    if d > 6:
-        return f"{name} of spectral radius {np.abs(np.linalg.eigvals(M)).max():.3g}"
-    if np.array_equal(M, np.diag(np.diag(M))):
-        return f"{name} = diag({', '.join(f'{value:.4g}' for value in np.diag(M))})"
-    values = sorted(np.linalg.eigvals(M), key=lambda value: (-value.real, -value.imag))
-    shown = [
-        f"{v.real:.3g}" if abs(v.imag) < 1e-12 else f"{v.real:.3g} ± {v.imag:.3g}i" for v in values if v.imag > -1e-12
-    ]
-    return f"{name} with eigenvalues {', '.join(shown)}"
 
 
 def _start(tokens: object, motion: Motion) -> list[str]:

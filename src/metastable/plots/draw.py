@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -94,10 +95,12 @@ def plot(
     >>> len(fig.axes)
     2
     >>> fig.caption.partition(", rk4")[0]
-    'Tokens at t = 0.0 and 1.0: n = 8, d = 3, beta = 9, causal mask, softmax, on the sphere, V = I, Q^T K = I'
+    'Tokens at t = 0 and 1: n = 8, d = 3, beta = 9, causal mask, softmax, on the sphere, V = I, Q^T K = I'
     """
     if kind not in PLOTS:
         raise unknown("kind of picture", kind, PLOTS)
+    if view is not None and np.shape(view) != (2,):
+        raise InputError(f"view must be two numbers, azimuth and elevation in degrees, not {view!r}.")
     choices = Choices(times, spacing, color, first, view, run, head, observable, log, log_time, centre, band, size, ax)
     picture = PLOTS[kind]
     for name in choices.given:

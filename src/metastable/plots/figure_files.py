@@ -27,16 +27,16 @@ METADATA: dict[str, dict[str, Any]] = {
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str], suffixes: Sequence[str]) -> Iterator[Path]:
+def whole_file(path: str | os.PathLike[str], suffixes: Sequence[str], also: str = "") -> Iterator[Path]:
     """A temporary path beside `path` that takes its name once the block ends well; otherwise nothing is left.
 
-    Missing parent folders are made. Raises `InputError` for a suffix not in `suffixes` or a folder that cannot be
-    written.
+    Missing parent folders are made. Raises `InputError` for a suffix not in `suffixes` (``also`` says what others are
+    for) or a folder that cannot be written.
     """
     target = Path(path)
     if target.suffix.lower() not in suffixes:
         raise InputError(
-            f"Cannot write {str(target)!r}: its suffix is {target.suffix!r}; use one of {', '.join(suffixes)}."
+            f"Cannot write {str(target)!r}: its suffix is {target.suffix!r}; use one of {', '.join(suffixes)}{also}."
         )
     if target.is_dir():
         raise InputError(f"Cannot write {str(target)!r}: it is a folder; give the name of a file.")
@@ -106,7 +106,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: float = 300.0
     >>> save_figure(fig, "/tmp/metastable-doctest/count.svg").name
     'count.svg'
     """
-    with whole_file(path, tuple(METADATA)) as part, paper(), _laid_out(figure):
+    with whole_file(path, tuple(METADATA)) as part, paper(), laid_out(figure):
         kind = part.suffix
         how: dict[str, Any] = {"format": kind[1:], "dpi": dpi, "metadata": METADATA[kind]}
         if kind == ".png":
@@ -119,7 +119,7 @@ def save_preview(figure: Figure, path: str | os.PathLike[str], width: int = 560)
     """Write a small PNG of a figure, ``width`` pixels wide, for lists of many: few colours, some 15 kB."""
     from PIL import Image
 
-    with whole_file(path, (".png",)) as part, paper(), _laid_out(figure):
+    with whole_file(path, (".png",)) as part, paper(), laid_out(figure):
         figure.savefig(part, format="png", dpi=width / figure.get_figwidth(), metadata=METADATA[".png"])
         with Image.open(part) as image:
             small = image.convert("RGB").quantize(64)
@@ -138,8 +138,11 @@ def save_cells(figure: Figure, path: str | os.PathLike[str]) -> Path | None:
 
 
 @contextmanager
-def _laid_out(figure: Figure) -> Iterator[None]:
-    """The figure with its panels in place; left to it, `savefig` draws everything once just to place them."""
+def laid_out(figure: Figure) -> Iterator[None]:
+    """The figure with its panels in place; left to it, `savefig` draws everything once just to place them.
+
+    Files that are written inside one block share the placing.
+    """
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)

@@ -78,7 +78,7 @@ def animate(
         raise InputError(f"A film needs at least one frame and one frame a second, not {frames} at {fps}.")
     if not trail >= 0:
         raise InputError(f"A trail has a length of at least 0, not {trail}.")
-    with whole_file(path, SUFFIXES) as part:
+    with whole_file(path, SUFFIXES, ", or .html for a page that plays (`metastable animate`, `run.export`)") as part:
         motion = read_motion(tokens, t, run, geometry)
         pixels = _even(size or ((720, 720) if part.suffix == ".mp4" else (480, 480)))
         times, colours = clock_times(motion, frames, spacing), token_colours(motion, color, first)

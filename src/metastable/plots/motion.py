@@ -132,13 +132,13 @@ Movable: TypeAlias = Motion | Moving | ArrayLike
 def short(value: float, resolution: float | None = None) -> str:
     """A time in few digits: as many decimals as tell steps of `resolution` apart, at least one.
 
-    >>> short(3.0), short(0.25), short(12.0, 0.01), short(10000.0)
-    ('3.0', '0.25', '12.00', '10,000')
+    >>> short(3.0), short(0.25), short(0.333), short(1 / 3), short(12.0, 0.01), short(10000.0)
+    ('3.0', '0.25', '0.333', '0.33', '12.00', '10,000')
     """
     if resolution is not None:
         decimals = int(np.clip(np.ceil(-np.log10(max(resolution, 1e-9))), 1, 6))
     else:
-        decimals = 1 if abs(value * 10 - round(value * 10)) < 1e-6 else 2
+        decimals = next((k for k in (1, 2, 3) if abs(value - round(value, k)) < 1e-7), 2)
     if abs(value) >= 1000:
         decimals = 0
     text = f"{value:,.{decimals}f}"

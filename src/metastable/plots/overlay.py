@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from metastable.errors import InputError, unknown
+from metastable.observables import OBSERVABLES
 from metastable.plots.captions import common_caption
 from metastable.plots.colours import cycle, tolerance_in_words
 from metastable.plots.motion import read_motion
-from metastable.plots.series import AXIS_SCALES
 from metastable.plots.style import Size, captioned, footnote, one_axes, paper
 from metastable.trajectory import Trajectory
 
@@ -29,8 +29,8 @@ def overlay(
     *,
     centre: str = "median",
     band: float | str = 0.9,
-    xscale: str = "linear",
-    yscale: str = "linear",
+    log: bool = False,
+    log_time: bool = False,
     size: Size | None = None,
     ax: Axes | None = None,
     **options: Any,
@@ -49,8 +49,8 @@ def overlay(
     band
         The shade around it: the share of runs it holds (0.9: from the 5th to the 95th percentile), "std", "range" or
         "none".
-    xscale, yscale
-        "linear", "log" or "symlog".
+    log, log_time
+        A logarithmic vertical axis; a logarithmic axis of time. As in `plot`.
     size
         Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
@@ -65,14 +65,12 @@ def overlay(
     >>> [text.get_text() for text in fig.axes[0].get_legend().get_texts()]
     ['beta = 1', 'beta = 9']
     """
-    for scale in (xscale, yscale):
-        if scale not in AXIS_SCALES:
-            raise unknown("axis scale", scale, AXIS_SCALES)
     if centre not in CENTRES:
         raise unknown("centre", centre, CENTRES)
     given = _named(runs)
+    _check_options(observable, options)
     figure, panel = one_axes(ax, size=size)
-    shown, said = 0, ""
+    shown, said, over = 0, "", ""
     for (name, run), colour in zip(given.items(), cycle(len(given))):
         data = run.observe(observable, **options)
         values = np.asarray(data.values, dtype=float).reshape(len(run.t), -1)  # (T, lines)
@@ -81,16 +79,21 @@ def overlay(
         panel.plot(run.t, middle, color=colour, label=name, drawstyle="steps-post" if whole else "default")
         if values.shape[1] > 1 and band != "none":
             panel.fill_between(run.t, low, high, color=colour, alpha=0.18, lw=0)
-        shown, said = max(shown, values.shape[1]), str(data.name or "observable").replace("_", " ")
+        said = str(data.name or "observable").replace("_", " ")
+        if values.shape[1] > shown:
+            shown, over = values.shape[1], over_in_words(int(np.prod(run.runs)), values.shape[1], str(data.dims[-1]))
         if data.name == "clusters" and "tolerance" not in options:
             said += f" at {tolerance_in_words(read_motion(run))}"
-    panel.set(xlabel="time $t$", ylabel=said)
-    panel.set_xscale(xscale, **({"nonpositive": "mask"} if xscale == "log" else {}))
-    panel.set_yscale(yscale, **({"nonpositive": "mask"} if yscale == "log" else {}))
+    layers = all(read_motion(run).clock == "layer" for run in given.values())
+    panel.set(xlabel="layer" if layers else "time $t$", ylabel=said)
+    if log_time:
+        panel.set_xscale("log", nonpositive="mask")
+    if log:
+        panel.set_yscale("log", nonpositive="mask")
     panel.grid(True, axis="y")
     if len(given) > 1:
         panel.legend(loc="best")
-    legend = f"{centre}{band_in_words(band)} over {shown} values" if shown > 1 else ""
+    legend = f"{centre}{band_in_words(band)} over {over}" if shown > 1 else ""
     footnote(figure, legend, ax)
     names = f" for {', '.join(given)}" if len(given) > 1 else ""
     what = f"{said[:1].upper()}{said[1:]} over time{names}"
@@ -128,6 +131,24 @@ def band_in_words(band: float | str) -> str:
     """
     named = {"std": " and standard deviation", "range": " and whole range", "none": ""}
     return named[band] if isinstance(band, str) and band in named else f" and middle {float(band):.0%}"
+
+
+def over_in_words(runs: int, values: int, own: str) -> str:
+    """What a middle and a band are taken over: runs, tokens (or heads, ...), or both.
+
+    >>> over_in_words(20, 20, "run"), over_in_words(1, 64, "token"), over_in_words(5, 40, "token")
+    ('20 runs', 'all tokens', '5 runs and all tokens')
+    """
+    return " and ".join([f"{runs} runs"] * (runs > 1) + [f"all {own}s"] * (values > runs))
+
+
+def _check_options(observable: Any, options: Mapping[str, Any]) -> None:
+    """An option that neither this picture nor a named observable has is refused with the names of both."""
+    entry = OBSERVABLES.get(observable) if isinstance(observable, str) else None
+    known = ("centre", "band", "log", "log_time", "size", "ax", *(() if entry is None else entry.options))
+    for name in () if entry is None else options:
+        if name not in known:
+            raise unknown("option", name, known)
 
 
 def _named(runs: Trajectory | Mapping[str, Trajectory] | Sequence[Trajectory]) -> dict[str, Trajectory]:

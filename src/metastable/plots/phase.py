@@ -25,7 +25,7 @@ def phase_diagram(
     *,
     xlabel: str = "",
     ylabel: str = "",
-    bar: str = "",
+    bar: str | None = "",
     xscale: str = "linear",
     yscale: str = "linear",
     low: float | None = None,
@@ -45,7 +45,7 @@ def phase_diagram(
     values
         The quantity, (ny, nx). Whole numbers with few values get separate colours; nan cells are hatched grey.
     xlabel, ylabel, bar, title
-        Words.
+        Words; None as ``bar`` draws no colour bar (`shared_bar` gives several panels one).
     xscale, yscale
         "linear" or "log".
     low, high
@@ -53,7 +53,7 @@ def phase_diagram(
     contours
         Values whose level lines are drawn.
     curves
-        Theory to compare with: name to (x, y).
+        Theory to compare with: name to (x, y); those without a name are not in the legend.
     size
         Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
     ax
@@ -98,13 +98,22 @@ def phase_diagram(
         panel.plot(cx, cy, color=RED, lw=1.4, ls=dash, label=name)
     if curves:
         panel.set(xlim=cells[0][[0, -1]], ylim=cells[1][[0, -1]])
+    if any(curves or {}):
         legend = panel.legend(loc="best", frameon=True, framealpha=0.9, edgecolor="none")
         legend.set_zorder(6)
     ticks = np.arange(int(z.min()), int(z.max()) + 1) if whole else None
-    colorbar = figure.colorbar(mesh, ax=panel, fraction=0.06, pad=0.03, aspect=22, ticks=ticks)
-    colorbar.outline.set_linewidth(0.5)
-    colorbar.set_label(bar)
+    if bar is not None:
+        colorbar = figure.colorbar(mesh, ax=panel, fraction=0.06, pad=0.03, aspect=22, ticks=ticks)
+        colorbar.outline.set_linewidth(0.5)
+        colorbar.set_label(bar)
     return figure
+
+
+def shared_bar(figure: Figure, axes: Sequence[Axes], label: str) -> None:
+    """One colour bar for phase diagrams with the same ``low`` and ``high``."""
+    colorbar = figure.colorbar(axes[0].collections[0], ax=list(axes), pad=0.02, aspect=30)
+    colorbar.outline.set_linewidth(0.5)
+    colorbar.set_label(label)
 
 
 def _colours(z: NDArray[np.float64], whole: bool, low: float | None, high: float | None) -> tuple[Normalize, Colormap]:
@@ -119,7 +128,11 @@ def _colours(z: NDArray[np.float64], whole: bool, low: float | None, high: float
 
 
 def _edges(values: Floats, scale: str) -> Floats:
-    """Cell edges half-way between neighbours (in the logarithm on a log axis)."""
+    """Cell edges half-way between neighbours (in the logarithm on a log axis); no cell reaches below zero.
+
+    >>> _edges(np.array([0.0, 2.0, 4.0]), "linear").tolist(), _edges(np.array([-1.0, 1.0]), "linear").tolist()
+    ([0.0, 1.0, 3.0, 5.0], [-2.0, 0.0, 2.0])
+    """
     if (np.diff(values) <= 0).any() or (scale == "log" and values[0] <= 0):
         raise InputError("Parameters of a phase diagram must increase, and be positive on a log axis.")
     v = np.log(values) if scale == "log" else values
@@ -128,4 +141,6 @@ def _edges(values: Floats, scale: str) -> Floats:
     else:
         middle = (v[1:] + v[:-1]) / 2
         edges = np.concatenate([[v[0] - (middle[0] - v[0])], middle, [v[-1] + (v[-1] - middle[-1])]])
+    if scale == "linear" and v[0] >= 0:
+        edges[0] = max(edges[0], 0.0)  # times and temperatures: what is below means nothing
     return np.exp(edges) if scale == "log" else edges

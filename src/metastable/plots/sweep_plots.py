@@ -88,13 +88,13 @@ def plot_sweep(
     value = choices.value or observed[0]
     figure, shown, note = SWEEP_PLOTS[kind][1](means, known, value, choices)
     over = [name for name in known if name not in shown and name != "time"]
-    note = ", ".join(part for part in (note, f"mean over {', '.join(over)}" if over else "") if part)
+    interval = " with its 95% interval" if kind == "lines" else ""
+    note = ", ".join(part for part in (note, f"mean over {', '.join(over)}{interval}" if over else "") if part)
     footnote(figure, note, choices.ax)
     axes = " and ".join(name for name in shown if name is not None)
     common = f": {', '.join(fixed)}" if fixed else ""
     said = f". {note[0].upper()}{note[1:]}" if note else ""
-    bands = ". Bands: 95% intervals of the mean" if kind == "lines" else ""
-    return captioned(figure, f"{value.replace('_', ' ').capitalize()} over {axes}{common}{said}{bands}.")
+    return captioned(figure, f"{value.replace('_', ' ').capitalize()} over {axes}{common}{said}.")
 
 
 def _heatmap(means: Means, known: list[str], value: str, choices: SweepChoices) -> Drawn:

@@ -18,7 +18,7 @@ from metastable.plots.colours import Color, tolerance_in_words
 from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.histograms import histograms
 from metastable.plots.motion import Motion, read_motion
-from metastable.plots.overlay import CENTRES, band_in_words, bounds
+from metastable.plots.overlay import CENTRES, band_in_words, bounds, over_in_words
 from metastable.plots.polytopes import polytope
 from metastable.plots.series import projections, series
 from metastable.plots.shown_times import pick
@@ -146,6 +146,10 @@ def draw_clouds(run: Trajectory, o: Choices) -> Figure:
 
 def draw_series(run: Trajectory, o: Choices) -> Figure:
     """An observable over time: lines, or a middle and a band when there are many (an ensemble, all tokens)."""
+    if o.observable is not None and not (isinstance(o.observable, str) or callable(o.observable)):
+        raise InputError(
+            "A series shows one observable, a name or a function of the run; draw several one by one, each with ax=."
+        )
     motion = read_motion(run, run=o.run or 0)
     data = run.observe(o.observable or "clusters")
     values = np.asarray(data.values)[motion.indices]  # (T, ensemble..., own...)
@@ -174,8 +178,7 @@ def draw_series(run: Trajectory, o: Choices) -> Figure:
             raise unknown("centre", centre, CENTRES)
         low, middle, high = bounds(np.asarray(flat, dtype=float), centre, band)
         figure = series(motion.t, {centre: middle}, band=None if band == "none" else {centre: (low, high)}, **look)
-        over = [f"{runs} runs"] * (runs > 1) + [f"all {own}s"] * (flat.shape[1] > runs)
-        note = f"{centre}{band_in_words(band)} over {' and '.join(over)}"
+        note = f"{centre}{band_in_words(band)} over {over_in_words(runs, flat.shape[1], own)}"
     footnote(figure, note, o.ax)
     whole = runs > 1  # the remark that names one run of an ensemble would be wrong
     shown = replace(motion, note="") if whole else motion

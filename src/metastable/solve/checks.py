@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -120,9 +121,40 @@ def _try_shapes(tree: Any, leaves: tuple[tuple[int, ...], ...], shape: tuple[int
     except InputError:
         raise
     except Exception as error:  # whatever a part of the user's own may raise
-        raise InputError(f"The parts do not fit tokens of shape {shape}: {_first_line(error)}") from error
+        why = _misfit(
+            jax.tree_util.tree_unflatten(tree, [np.ones(leaf) for leaf in leaves]), *shape[-2:]
+        ) or _first_line(error)
+        raise InputError(f"The parts do not fit tokens of shape {shape}: {why}") from error
     if after != shape:
         raise InputError(f"The parts turn tokens of shape {shape} into shape {after}; check the sizes of V, O and MLP.")
+
+
+def _misfit(dyn: Dynamics, n: int, d: int) -> str | None:
+    """Which function of a user's own does not return what it should, or None where that is not the cause."""
+    heads, width = dyn.weights.heads, dyn.weights.query_width or d
+    queries, scores = (jax.ShapeDtypeStruct((heads, n, size), float) for size in (width, n))
+    returns: list[tuple[str, Callable[[], Any]]] = [
+        (f"mask {dyn.mask}", lambda: jax.eval_shape(lambda: _seen(dyn, n))),
+        (f"score {dyn.score}", lambda: jax.eval_shape(lambda q: dyn.score(q, q, 1.0), queries)),
+        (
+            f"normalisation {dyn.normalise}",
+            lambda: jax.eval_shape(lambda s: dyn.normalise.rows(s, dyn.mask.rows(np.arange(n), n)), scores),
+        ),
+    ]
+    for name, result in returns:
+        wanted = (n, n) if name.startswith("mask") else scores.shape
+        try:
+            found = result().shape
+        except Exception as error:  # whatever a function of the user's own may raise
+            return f"the {name} could not be computed: {_first_line(error)}"
+        if found != wanted:
+            return f"the {name} must return an array of shape {wanted}, but returns {found}."
+    return None
+
+
+def _seen(dyn: Dynamics, n: int) -> Any:
+    seen = dyn.mask.rows(np.arange(n), n)
+    return np.ones((n, n)) if seen is None else seen
 
 
 def save_times(save: Any, t: float, layer: float | None) -> np.ndarray:
@@ -136,7 +168,8 @@ def save_times(save: Any, t: float, layer: float | None) -> np.ndarray:
     if times.ndim != 1 or times.size == 0 or not np.isfinite(times).all():
         raise InputError("save must be a whole number or a non-empty list of finite times.")
     if (np.diff(times) <= 0).any():
-        raise InputError("Save times must increase.")
+        k = int(np.argmax(np.diff(times) <= 0))
+        raise InputError(f"Save times must increase, but {times[k]:g} is followed by {times[k + 1]:g}.")
     slack = 1e-12 * max(1.0, t)
     if times[0] < 0 or times[-1] > t + slack:
         raise InputError(

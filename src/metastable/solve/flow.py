@@ -118,7 +118,7 @@ def _times(times: Any, dtype: Any = None) -> Any:
     except (TypeError, ValueError) as error:
         raise InputError(f"times must be numbers, not {times!r}.") from error
     if stops.ndim != 1 or not stops.size or not np.isfinite(stops).all() or stops[0] < 0 or (np.diff(stops) <= 0).any():
-        raise InputError("times must be finite, increase and not be negative.")
+        raise InputError(f"times must be finite, increase and not be negative, not {stops.tolist()}.")
     return stops if dtype is None else jnp.asarray(stops, dtype)
 
 

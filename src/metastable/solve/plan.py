@@ -150,9 +150,9 @@ def make_plan(
         raise InputError(f"{len(members)} dynamics need tokens of shape ({len(members)}, n, d), not {x.shape}.")
     shape, (n, d) = x.shape[:-2], x.shape[-2:]
     distinct, which = _spread(members, single, shape)
-    for dyn in members if not single else distinct[:1]:
-        check_method(dyn, how)
-        check_fit(dyn, (n, d), how)
+    for dyn in members:
+        check_method(dyn, how)  # of an array of noises all count
+        check_fit(distinct[0] if single else dyn, (n, d), how)
     times = save_times(save, t, dt if how.discrete else None)
     if seeds is not None and len(seeds) != len(which):
         raise InputError(f"{len(which)} runs need one seed, or {len(which)} of them, not {len(seeds)}.")

@@ -284,6 +284,8 @@ def at_once(folder: Path, purpose: Purpose) -> Iterator[Path]:
         noun = KINDS[purpose.kind][0]
         raise InputError(f"{str(folder)!r} already holds a {noun}; choose another folder, or remove it first.")
     place = folder.absolute()  # "." has no name
+    if place == Path.cwd():
+        raise InputError("A record cannot take the place of the current folder; give the name of a new one.")
     part = place.with_name(f".{place.name}-{os.getpid()}{PART}")
     with disk_errors(folder):
         part.mkdir(parents=True)

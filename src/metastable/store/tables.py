@@ -15,12 +15,27 @@ if TYPE_CHECKING:
     import xarray
 
 
+_FEW = 64  # numbers of a matrix that are written out
+
+
 def facts(run: Trajectory) -> dict[str, Any]:
     """How a run was made and how it ended, as plain values."""
     found: dict[str, Any] = {"status": run.status, "message": run.message}
     found |= {name: value for name, value in run.provenance.items() if isinstance(value, (str, int, float, bool))}
     found |= {name: value for name, value in run.parameters().items() if np.ndim(value) == 0}
+    found |= {} if run.dynamics is None else _matrices(run.dynamics.weights)
     return found | ({} if run.valid_until is None else {"valid_until": run.valid_until})
+
+
+def _matrices(weights: Any) -> dict[str, str]:
+    """Q, K and V by their numbers where they are few; larger ones are in a record (`Trajectory.save`)."""
+    found = {}
+    for name in ("Q", "K", "V"):
+        W = getattr(weights, name)
+        few = isinstance(W, np.ndarray) and W.size <= _FEW
+        shape = f"a matrix of shape {W.shape}, which a record holds" if isinstance(W, np.ndarray) else "a function of t"
+        found[name] = "identity" if W is None else json.dumps((W[0] if len(W) == 1 else W).tolist()) if few else shape
+    return found
 
 
 def dataset(run: Trajectory) -> "xarray.Dataset":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from metastable import __version__
-from metastable.errors import InputError
+from metastable.errors import InputError, Misuse
 from metastable.sweeps.axes import plain, restored
 from metastable.sweeps.designs import SAMPLE, Box
 from metastable.sweeps.spec import Spec
@@ -20,6 +20,7 @@ from metastable.sweeps.targets import TARGETS
 
 SECONDS = 1.0  # nominal, of one chunk: long beside what a task costs, short beside a sweep
 ROWS = 2**18  # at most so many rows in a chunk
+_TRIED = 64  # groups of which more runs than the first are tried before a sweep starts
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def restored_part(stored: Mapping[str, Any]) -> Part:
 
 
 def cut(spec: Spec, box: Box, offset: int, before: int) -> Part:
-    """Cut a box into chunks of about `SECONDS` nominal seconds, in powers of two; try each group's first run."""
+    """Cut a box into chunks of about `SECONDS` nominal seconds, in powers of two; runs of each group are tried."""
     names, target = list(box.axes), TARGETS[spec.target]
     drawn = set() if spec.draws is None else set(spec.draws.ranges)
     inner = {*target.inner} - ({SAMPLE} if drawn - {*target.inner} else set())
@@ -103,11 +104,12 @@ def cut(spec: Spec, box: Box, offset: int, before: int) -> Part:
     sizes, hows, seconds, most = [], [], 0.0, 0.0
     known: dict[Any, tuple[Any, float, float]] = {}
     for group in range(groups):
-        point = points(spec, box, np.array([group * each]))
-        first = {name: values[0] for name, values in point.items()}
+        first = _point(spec, box, group * each)
         key = tuple(v for name, v in first.items() if name not in target.inner)
         if key not in known:
-            known[key] = target.prepare(spec, first)
+            known[key] = _prepared(spec, first)
+            for run in _others(box, outer) if len(known) <= _TRIED else ():
+                _prepared(spec, _point(spec, box, group * each + run))
         how, cost, size = known[key]
         count = spec.times if isinstance(spec.times, int) else len(spec.times)
         sizes.append(chunk_size(target.seconds({**spec.base, **first}, count), count, target.most))
@@ -115,6 +117,28 @@ def cut(spec: Spec, box: Box, offset: int, before: int) -> Part:
         seconds += cost * each
         most = max(most, size * min(sizes[-1], each))
     return Part(box, outer, tuple(sizes), tuple(hows), offset, before, seconds, most)
+
+
+def _prepared(spec: Spec, point: Mapping[str, Any]) -> tuple[dict[str, Any], float, float]:
+    """`Target.prepare`; a refusal names the parameters of the run that cannot be."""
+    try:
+        return TARGETS[spec.target].prepare(spec, point)
+    except Misuse:
+        raise
+    except InputError as error:
+        tried = ", ".join(f"{name} = {value}" for name, value in point.items())
+        raise InputError(f"{error} (Tried with {tried}.)") from error
+
+
+def _others(box: Box, outer: int) -> list[int]:
+    """Runs of a group that differ from its first in one inner parameter: every name, and the last of other values."""
+    found, stride = [], 1
+    for values in reversed(list(box.axes.values())[outer:]):
+        last = len(values) - 1
+        names = not isinstance(values, range) and isinstance(values[0], str)
+        found += [stride * k for k in (range(1, last + 1) if names else [last] if last else [])]
+        stride *= len(values)
+    return found
 
 
 def chunk_size(seconds: float, times: int, most: int) -> int:
@@ -137,6 +161,11 @@ def points(spec: Spec, box: Box, runs: np.ndarray) -> dict[str, list[Any]]:
         samples = np.array(columns[SAMPLE], dtype=np.int64)
         columns |= {name: values.tolist() for name, values in spec.draws.columns(samples).items()}
     return columns
+
+
+def _point(spec: Spec, box: Box, run: int) -> dict[str, Any]:
+    """The parameters of one run."""
+    return {name: values[0] for name, values in points(spec, box, np.array([run])).items()}
 
 
 def compute(spec: Spec, chunk: Chunk) -> bytes:

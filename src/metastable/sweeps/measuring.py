@@ -46,7 +46,7 @@ def _function(text: Any) -> Callable[[Any], Any]:
     entry, options = OBSERVABLES[parsed.name], parsed.options
     for option in options:
         if option not in entry.options:
-            raise unknown(f"option of {parsed.name!r}", option, entry.options)
+            raise unknown(f"option of {parsed.name}", option, entry.options)
     return lambda run: entry.function(run, **options)
 
 

@@ -3,7 +3,6 @@
 Killed at any moment, the same call finishes the rest: what has landed is never computed again.
 """
 
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from metastable.progress import Progress, Report, silent
+from metastable.engines.simd.threads import available
+from metastable.progress import Progress, Report, duration, silent
 from metastable.store.files import disk_errors, remove
 from metastable.store.folder import check, claim, finish, reopen, status
 from metastable.sweeps.choose_executor import make_executor
@@ -138,7 +138,7 @@ def _jobs(job: SweepJob, plan: Planned) -> int:
     if job.settings.cluster is not None:
         return 0  # as many as there are
     long = sum(part.seconds for part in plan.parts) > _LONG
-    return (os.cpu_count() or 1) if long else 0
+    return available() if long else 0
 
 
 def _limit(plan: Planned) -> float:
@@ -218,13 +218,7 @@ def _text(todo: _Todo, began: float, executor: Executor) -> str:
     text = f"{done:,} of {todo.runs:,} runs"
     if todo.computed:
         left = spent * (todo.runs - done) / todo.computed
-        text += f", about {_duration(left)} left"
+        text += f", about {duration(left)} left"
     if todo.failed:
         text += f", {todo.failed} chunks failed"
     return f"{text} ({executor.name}, {executor.workers})"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds + 0.5), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

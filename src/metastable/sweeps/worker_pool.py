@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from typing import Any
 
+from metastable.engines.simd.threads import available
 from metastable.errors import InputError
 from metastable.sweeps.executors import Executor, Outcome, tried
 
@@ -49,7 +50,7 @@ class WorkerPool(Executor):
 
     def __init__(self, jobs: int, limit: float | None = None) -> None:
         self.workers, self.limit = jobs, limit
-        self._threads = max(1, len(os.sched_getaffinity(0)) // jobs) if hasattr(os, "sched_getaffinity") else 1
+        self._threads = threads_each(jobs)
         self._team: list[_Worker] = []
         self._stillborn = 0
 
@@ -128,6 +129,11 @@ class WorkerPool(Executor):
         for worker in self._team:
             worker.stop()
         self._team = []
+
+
+def threads_each(workers: int) -> int:
+    """Threads of each of several workers that share the cores of this process."""
+    return max(1, available() // workers)
 
 
 @contextmanager

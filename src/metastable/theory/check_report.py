@@ -96,7 +96,7 @@ class Report:
         return card(self.conclusion, [("run", self._run()), *rows, *(("note", note) for note in self.notes)])
 
     def _run(self) -> str:
-        text = f"{self.tokens} tokens in dimension {self.dimension}, beta = {self.beta:g}"
+        text = f"{self.tokens} token{'s' * (self.tokens != 1)} in dimension {self.dimension}, beta = {self.beta:g}"
         if self.horizon is None:
             return text
         text += f", rescaled flow simulated to t = {self.horizon:.4g}"

@@ -26,7 +26,7 @@ SCHEMES = ("post-ln", "pre-ln", "peri-ln", "mix-ln", "ngpt", "depth-scaled")
 
 
 def scheme_rates(
-    scheme: str, t: float, gamma: ArrayLike, r: ArrayLike, n: int, beta: float, until: float = 0.0
+    scheme: str, t: float, gamma: ArrayLike, r: ArrayLike, n: int, beta: ArrayLike, until: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """(gamma', r') at time t of n equiangular tokens of cosine gamma and norm r; ``until`` is Mix-LN's change.
 
@@ -36,7 +36,7 @@ def scheme_rates(
     """
     if scheme not in SCHEMES:
         raise unknown("normalisation scheme", scheme, SCHEMES)
-    gamma, r = np.asarray(gamma, dtype=float), np.asarray(r, dtype=float)
+    gamma, r, beta = (np.asarray(value, dtype=float) for value in (gamma, r, beta))
     decay = np.exp(-beta * (1.0 - gamma))  # q/p
     p = 1.0 / (1.0 + (n - 1) * decay)
     q = decay * p
@@ -51,13 +51,22 @@ def scheme_rates(
 
 
 def scheme_path(
-    scheme: str, times: ArrayLike, n: int, beta: float, gamma0: float = 0.0, r0: float = 1.0, until: float = 0.0
+    scheme: str,
+    times: ArrayLike,
+    n: int,
+    beta: ArrayLike,
+    gamma0: ArrayLike = 0.0,
+    r0: ArrayLike = 1.0,
+    until: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(gamma, r) at increasing times from 0 on, to 1e-11.
+    """(gamma, r) at increasing times from 0 on, to 1e-11, (T, ...): arrays of beta, gamma0 and r0 are solved as one.
 
     >>> gamma, r = scheme_path("pre-ln", [2.0], n=6, beta=2.3)
     >>> round(float(gamma[0]), 8), round(float(r[0]), 8)
     (0.28562294, 2.30291326)
+    >>> gamma, r = scheme_path("pre-ln", [1.0, 2.0], n=6, beta=[0.7, 1.1, 2.3])
+    >>> gamma.shape, round(float(gamma[1, 2]), 8)
+    ((2, 3), 0.28562294)
     """
     asked = np.atleast_1d(np.asarray(times, dtype=float))
     if len(asked) == 0 or asked[0] < 0.0 or (np.diff(asked) <= 0).any():
@@ -65,10 +74,19 @@ def scheme_path(
     if scheme == "mix-ln":
         early, late = asked[asked <= until], asked[asked > until]
         gamma, r = scheme_path("post-ln", np.union1d(early, [until]), n, beta, gamma0, r0)
-        after = scheme_path("pre-ln", late - until, n, beta, float(gamma[-1]), r0) if len(late) else (late, late)
-        return np.append(gamma[: len(early)], after[0]), np.append(r[: len(early)], after[1])
-    solved = solve_ivp(
-        lambda t, y: np.array(scheme_rates(scheme, t, y[0], y[1], n, beta)),
-        (0.0, max(float(asked[-1]), 1e-300)), [gamma0, r0], method="DOP853", rtol=1e-12, atol=1e-14, t_eval=asked,
-    )  # fmt: skip
-    return solved.y[0], solved.y[1]
+        if len(late) == 0:
+            return gamma[: len(early)], r[: len(early)]
+        after = scheme_path("pre-ln", late - until, n, beta, gamma[-1], r[-1])
+        return np.concatenate([gamma[: len(early)], after[0]]), np.concatenate([r[: len(early)], after[1]])
+    betas, *start = np.broadcast_arrays(np.asarray(beta, float), np.asarray(gamma0, float), np.asarray(r0, float))
+    shape = (2, *betas.shape)
+    rtol = max(1e-12 / np.sqrt(betas.size), 3e-14)  # the solver bounds a root mean square, one case could have all
+
+    def rates(t: float, y: np.ndarray) -> np.ndarray:
+        gamma, r = y.reshape(shape)
+        return np.stack(scheme_rates(scheme, t, gamma, r, n, betas)).ravel()
+
+    end = max(float(asked[-1]), 1e-300)
+    solved = solve_ivp(rates, (0.0, end), np.ravel(start), method="DOP853", rtol=rtol, atol=1e-14, t_eval=asked)
+    gamma, r = np.moveaxis(solved.y.reshape(*shape, len(asked)), -1, 1)
+    return gamma, r

@@ -95,12 +95,12 @@ class Verdict:
         """What was measured with its interval, as a sentence where no instance could decide anything."""
         if np.isnan(self.measured):
             return "not measured"
-        low, high = self.interval
-        return f"{self.measured:.{digits}g} [{low:.{digits}g}, {high:.{digits}g}]"
+        low, high = (f"{end:.{digits}g}" for end in self.interval)
+        return f"{self.measured:.{digits}g}" + ("" if np.isnan(self.interval).all() else f" [{low}, {high}]")
 
     def __repr__(self) -> str:
-        claim = self.claim.rstrip(".") if len(self.claim) <= 100 else self.claim[:99].rstrip() + "…"
-        return f"Verdict({self.status}: {claim}; {self.reading()}, {self.eligible} instances)"
+        said = self.claim.rstrip(".") if len(self.claim) <= 100 else self.claim[:99].rstrip() + "…"
+        return f"Verdict({self.status}: {said}; {self.reading()}, {self.eligible} instance{'s' * (self.eligible != 1)})"
 
     def _repr_html_(self) -> str:
         counted = f"{self.reading()} (95% interval); {self.eligible} of {self.instances} instances are eligible"

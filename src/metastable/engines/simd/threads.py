@@ -12,13 +12,18 @@ from functools import cache
 from itertools import count
 
 
+def available() -> int:
+    """How many cores this process may use: fewer than the machine has where it was given some only (taskset, Slurm)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @cache
 def cores() -> int:
     """Threads to use: ``METASTABLE_THREADS``, or as many as this process has cores."""
     given = os.environ.get("METASTABLE_THREADS", "")
     if given.isdigit() and int(given) > 0:
         return int(given)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return available()
 
 
 @cache

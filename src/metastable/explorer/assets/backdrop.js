@@ -6,7 +6,7 @@ function polyline(points, colour, alpha, out) {
   for (let k = 1; k < points.length; k++) out.push(...points[k - 1], ...points[k], ...colour, alpha);
 }
 
-function ring(at, colour, alpha, out, count = 96) {
+function ring(at, colour, alpha, out, count = 64) {
   polyline(Array.from({ length: count + 1 }, (_, k) => at((2 * Math.PI * k) / count)), colour, alpha, out);
 }
 

@@ -20,7 +20,7 @@ export function markup() {
 <div class="ms-stage">
   <div class="ms-globe" hidden></div>
   <canvas class="ms-canvas" role="img" aria-label="Tokens moving"></canvas>
-  <canvas class="ms-labels" aria-hidden="true"></canvas>
+  <canvas class="ms-labels" aria-hidden="true" hidden></canvas>
   <div class="ms-caption"></div>
   <div class="ms-reading" aria-hidden="true"></div>
   <div class="ms-axes"></div>

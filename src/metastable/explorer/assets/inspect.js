@@ -82,9 +82,10 @@ export function linksAt(run, place, head, chosen) {
 /** Names beside the tokens, on the canvas above the scene; false when there is nothing left to erase. */
 export function drawLabels(player, place) {
   const canvas = player.part("labels"), ratio = player.scene.ratio, run = player.run;
+  canvas.hidden = !player.state.labels || !run.names; // an empty sheet over the scene costs a browser a third of a frame
+  if (canvas.hidden) return false;
   canvas.width = player.canvas.width;
   canvas.height = player.canvas.height;
-  if (!player.state.labels || !run.names) return false;
   const pen = canvas.getContext("2d");
   pen.scale(ratio, ratio);
   pen.font = "11px system-ui, sans-serif";

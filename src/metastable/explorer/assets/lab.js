@@ -214,6 +214,7 @@ class Lab {
     pen.fillStyle = player.theme.paper;
     pen.fillRect(0, 0, copy.width, copy.height);
     pen.drawImage(canvas, 0, 0);
+    if (!player.part("labels").hidden) pen.drawImage(player.part("labels"), 0, 0);
     copy.toBlob((blob) => this.save("metastable.png", blob), "image/png");
   }
 

@@ -7,11 +7,23 @@ import { LINES, POINTS, program } from "./shaders.js";
 
 export const ROWS = { cluster: 0, position: 1, attention: 2 };
 const IDENTITY = [0, 0, 0, 1];
+const CORNERS = 6; // of the two triangles of a line
+
+/** Lines of ten numbers, each as often as it has corners: an instance per line would cost a software renderer a draw. */
+function atCorners(lines) {
+  const out = new Float32Array(CORNERS * lines.length);
+  for (let k = 0; k < lines.length; k += 10) {
+    const line = lines.subarray(k, k + 10);
+    for (let c = 0; c < CORNERS; c++) out.set(line, CORNERS * k + 10 * c);
+  }
+  return out;
+}
 
 export class Scene {
   constructor(canvas) {
     this.canvas = canvas;
-    this.gl = canvas.getContext("webgl2", { antialias: true, alpha: true, powerPreference: "low-power" });
+    // points and lines soften their own edges: multisampling would cost a software renderer half a frame, for nothing
+    this.gl = canvas.getContext("webgl2", { antialias: false, alpha: true, powerPreference: "low-power" });
     if (!this.gl) throw new Error("This browser has no WebGL 2, which the player draws with.");
     this.camera = new Camera();
     this.look = { colour: "cluster", first: false, trails: 0, fit: false, limit: true, chosen: -1 };
@@ -60,9 +72,7 @@ export class Scene {
     const { moving, fixed } = backdrop(this.run, theme);
     const limit = limitLines(this.run.limit || new Float32Array(0), theme);
     this.counts = { moving: moving.length / 10, fixed: fixed.length / 10, limit: limit.length / 10 };
-    this.fill("moving", moving);
-    this.fill("fixed", fixed);
-    this.fill("limit", limit);
+    for (const [name, data] of Object.entries({ moving, fixed, limit })) this.fill(name, atCorners(data));
   }
 
   resize(width, height, ratio) {
@@ -151,11 +161,12 @@ export class Scene {
     gl.uniform1f(at.alpha, 1);
     gl.uniform1f(at.width, width * this.ratio);
     gl.uniform2f(at.pixels, this.canvas.width, this.canvas.height);
-    this.pointer(0, name, 3, gl.FLOAT, 0, 1, 40);
-    this.pointer(1, name, 3, gl.FLOAT, 12, 1, 40);
+    gl.uniform1i(at.corners, CORNERS);
+    this.pointer(0, name, 3, gl.FLOAT, 0, 0, 40);
+    this.pointer(1, name, 3, gl.FLOAT, 12, 0, 40);
     gl.disableVertexAttribArray(2);
-    this.pointer(3, name, 4, gl.FLOAT, 24, 1, 40);
-    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count);
+    this.pointer(3, name, 4, gl.FLOAT, 24, 0, 40);
+    gl.drawArrays(gl.TRIANGLES, 0, CORNERS * count);
   }
 
   drawTrails(place, fit) {
@@ -164,6 +175,7 @@ export class Scene {
     if (!this.look.trails || T < 2) return;
     this.common(this.lines, fit, unit);
     gl.uniform1f(at.coded, 1);
+    gl.uniform1i(at.corners, 0);
     gl.uniform2f(at.pixels, this.canvas.width, this.canvas.height);
     gl.uniform1f(at.width, (n > 400 ? 1 : 1.6) * this.ratio);
     gl.disableVertexAttribArray(3);
@@ -242,6 +254,6 @@ export class Scene {
       data.set([...this.position(i, place), ...this.position(j, place), ...ink, 0.08 + 0.5 * strength], 10 * k);
     });
     this.linkCount = links.length;
-    if (links.length) this.fill("links", data, this.gl.DYNAMIC_DRAW);
+    if (links.length) this.fill("links", atCorners(data), this.gl.DYNAMIC_DRAW);
   }
 }

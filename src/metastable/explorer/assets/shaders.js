@@ -66,21 +66,23 @@ uniform float cut, width, row, alpha, depth, coded;
 uniform vec2 pixels;
 uniform sampler2D palette;
 uniform vec3 firstColour;
-uniform int first;
+uniform int first, corners; // corners of a line in the buffer; 0: lines are instances, strips of four
 out vec4 vColour;
 out float vAcross;
 void main() {
+  int line = corners > 0 ? gl_VertexID / corners : gl_InstanceID, corner = corners > 0 ? gl_VertexID % corners : gl_VertexID;
+  if (corner > 3) corner = corner == 4 ? 2 : 1; // 0 1 2, 3 2 1
   vec3 p = place(a), q = place(mix(a, b, cut));
   vec2 from = clip(p).xy, to = clip(q).xy, way = (to - from) * pixels;
   float length2 = dot(way, way);
   vec2 across = length2 > 1e-9 ? vec2(-way.y, way.x) / sqrt(length2) : vec2(0.0, 1.0);
-  float end = float(gl_VertexID & 1), which = float(gl_VertexID >> 1) * 2.0 - 1.0;
+  float end = float(corner & 1), which = float(corner >> 1) * 2.0 - 1.0;
   vAcross = which;
   gl_Position = vec4(mix(from, to, end) + which * across * (width + 1.0) / pixels, 0.0, 1.0);
   float z = mix(p.z, q.z, end);
   float near = mix(1.0, mix(0.28, 1.0, smoothstep(-0.25, 0.25, z)), depth);
   vec3 c = texture(palette, vec2((code * 255.0 + 0.5) / 256.0, (row + 0.5) / 3.0)).rgb;
-  if (gl_InstanceID == 0 && first == 1) c = firstColour;
+  if (line == 0 && first == 1) c = firstColour;
   vColour = coded > 0.5 ? vec4(c, alpha * near) : vec4(given.rgb, given.a * alpha * near);
 }`,
   fragment: `#version 300 es
