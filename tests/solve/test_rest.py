@@ -127,3 +127,14 @@ def test_what_cannot_be_judged_says_so():
     many = judge(ms.Dynamics(), 0.0, np.tile(x, (300, 1)))
     assert many.kind == "plateau"
     assert "1200 tokens in dimension 2 are too many" in many.message
+
+
+@pytest.mark.parametrize(
+    "block",
+    [ms.Block(attention_norm=ms.blocks.LayerNorm()), ms.Block(order="pre", mlp_norm=ms.blocks.LayerNorm(), skip=0.5)],
+)
+def test_a_map_between_layers_has_no_velocity_to_be_steady_by(block):
+    """Tokens of a post-norm block had come to rest, but the velocity of the flow without its norms was not 0."""
+    dyn = ms.Dynamics(block=block, geometry="euclidean")
+    with pytest.raises(ms.InputError, match="velocity"):
+        ms.simulate(dyn, ms.initial.gaussian(4, 3), t=2.0, method="layers", until="steady")

@@ -26,6 +26,12 @@ def stop_rule(plan: Plan, until: Until) -> Rule | None:
             raise InputError(
                 "until='steady' needs geometry 'sphere' or 'euclidean'; stop a rescaled run at a cluster count."
             )
+        block = plan.model.block
+        if block is not None and ((block.has_norms and block.order == "post") or block.skip != 1.0):
+            raise InputError(
+                "until='steady' looks at a velocity, which a block with norms after the sum, or a skip other than 1, "
+                "does not have; stop at a number of clusters or with a function (t, x) -> bool."
+            )
         return lambda t, x: _steady(plan, t, x)
     if isinstance(until, (int, np.integer)) and not isinstance(until, bool) and until >= 1:
         metric = "sphere" if plan.model.geometry.angular else "euclidean"
