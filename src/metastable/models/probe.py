@@ -53,11 +53,12 @@ class Probe:
     controls: Controls | None = None
 
     def __repr__(self) -> str:
-        return f"Probe({self.model!r}: {self.texts} text{'s' * (self.texts != 1)}, {self.tokens} tokens, {self.layers} layers)"
+        read = f"{self.texts} text{'s' * (self.texts != 1)}, {self.tokens} tokens"
+        return f"Probe({self.model!r}: {read}, {self.layers} layers)"
 
     def _repr_html_(self) -> str:
-        facts = [("read", f"{self.texts} text{'s' * (self.texts != 1)}, {self.tokens} tokens")]
-        facts += [("datasets", given(self, ("similarity", "heads", "sinks", "controls")))]
+        read = f"{self.texts} text{'s' * (self.texts != 1)}, {self.tokens} tokens"
+        facts = [("read", read), ("datasets", given(self, ("similarity", "heads", "sinks", "controls")))]
         facts += [("note", note) for note in self.notes[:3]]
         return similarity_card("Probe", repr(self.model), self.similarity, facts)
 
