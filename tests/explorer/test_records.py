@@ -56,6 +56,7 @@ def test_a_name_that_is_no_text_is_listed_and_cannot_be_opened(tmp_path):
 @pytest.mark.slow  # runs a sweep, and draws with matplotlib
 def test_a_sweep_is_a_page_with_pictures_and_rows(tmp_path):
     settings = {"simulate": {"n": 6, "t": 1.0}, "sweep": {"beta": [1.0, 4.0], "seed": [0, 1], "observe": ["clusters"]}}
+    settings["sweep"]["times"] = [1.0]
     ms.sweep(settings, out=tmp_path / "small")
     text = Library(tmp_path).sweep("small").body.decode()
     assert "<svg" in text

@@ -74,7 +74,8 @@ def cells(base: State, across: tuple[str, list[float]], up: tuple[str, list[floa
 def measured(state: State, runs: int, measure: str, ticket: Ticket) -> float:
     """The mean of an observable at the end, over starts with their own seeds; Cancelled when nobody waits any more."""
     settings = settings_of(state).model_copy(update={"runs": runs, "save": 2})
-    job, segments = build(settings), []
+    job = build(settings)
+    segments = []
     ticket.check()
     for segment in drive(job.plan, np.array(job.x), None, reported=not quick(state)):
         segments.append(segment)

@@ -43,7 +43,7 @@ def _picture(table: SweepTable, value: str) -> str:
             said = str(error)
             continue
         with tempfile.TemporaryDirectory() as place:
-            path = Path(save_figure(figure, Path(place) / "picture.svg"))
+            path = save_figure(figure, Path(place) / "picture.svg")
             text = path.read_text(encoding="utf-8")
         return f"<figure>{text[text.index('<svg') :]}<figcaption>{html.escape(value)}</figcaption></figure>"
     return f"<p>{html.escape(value)}: {html.escape(said)}</p>"
