@@ -58,9 +58,8 @@ class Probe:
 
     def _repr_html_(self) -> str:
         read = f"{self.texts} text{'s' * (self.texts != 1)}, {self.tokens} tokens"
-        facts = [("read", read), ("datasets", given(self, ("similarity", "heads", "sinks", "controls")))]
-        facts += [("note", note) for note in self.notes[:3]]
-        return similarity_card("Probe", repr(self.model), self.similarity, facts)
+        rows = [("read", read), ("datasets", given(self, ("similarity", "heads", "sinks", "controls")))]
+        return similarity_card("Probe", repr(self.model), self.similarity, rows + [("note", n) for n in self.notes[:3]])
 
     @cached_property
     def trajectory(self) -> Trajectory:
