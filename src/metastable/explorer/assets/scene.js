@@ -35,7 +35,7 @@ export class Scene {
     this.points = program(gl, POINTS);
     this.lines = program(gl, LINES);
     this.buffers = {};
-    for (const name of ["tokens", "cluster", "position", "attention", "moving", "fixed", "limit", "links"]) {
+    for (const name of ["tokens", "cluster", "position", "attention", "moving", "fixed", "limit", "links", "order"]) {
       this.buffers[name] = gl.createBuffer();
     }
     this.texture = gl.createTexture();
@@ -203,14 +203,26 @@ export class Scene {
     const [name, offset] = this.codes(u > 0.5 && k + 1 < T ? k + 1 : k);
     this.pointer(2, name, 1, gl.UNSIGNED_BYTE, offset, 0);
     gl.disableVertexAttribArray(3);
-    for (const side of kind === "sphere" ? [-1, 1] : [0]) {
-      gl.uniform1f(at.side, side);
-      gl.drawArrays(gl.POINTS, 0, n);
+    if (kind === "sphere") {
+      gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers.order);
+      gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, this.farFirst({ k, u }), gl.DYNAMIC_DRAW);
+      gl.drawElements(gl.POINTS, n, gl.UNSIGNED_INT, 0);
+    } else gl.drawArrays(gl.POINTS, 0, n);
+    if (this.look.first) gl.drawArrays(gl.POINTS, 0, 1); // the first token is seen above the others
+  }
+
+  /** Tokens of the sphere's far side, then those of its near side: in one draw, two cost a software renderer twice. */
+  farFirst({ k, u }) {
+    const { tokens, n, T } = this.run, [x, y, z] = this.camera.rows(false).slice(6, 9);
+    const a = 3 * k * n, b = 3 * Math.min(k + 1, T - 1) * n, near = [], order = new Uint32Array(n);
+    let count = 0;
+    const depth = (at) => x * tokens[at] + y * tokens[at + 1] + z * tokens[at + 2];
+    for (let i = 0; i < n; i++) {
+      if ((1 - u) * depth(a + 3 * i) + u * depth(b + 3 * i) < 0) order[count++] = i;
+      else near.push(i);
     }
-    if (this.look.first) {
-      gl.uniform1f(at.side, 0);
-      gl.drawArrays(gl.POINTS, 0, 1); // the first token is seen above the others
-    }
+    order.set(near, count);
+    return order;
   }
 
   /** Diameter of a token in pixels of the canvas. */

@@ -20,7 +20,7 @@ export const POINTS = {
 layout(location = 0) in vec3 a;
 layout(location = 1) in vec3 b;
 layout(location = 2) in float code;
-uniform float u, size, side, depth;
+uniform float u, size, depth;
 uniform int first, chosen;
 out float vCode, vFar, vSize;
 flat out int vId;
@@ -31,7 +31,7 @@ void main() {
   vFar = depth * clamp(0.5 - 0.5 * q.z, 0.0, 1.0);
   vSize = size * (1.0 - 0.35 * vFar) * ((gl_VertexID == 0 && first == 1) || gl_VertexID == chosen ? 1.35 : 1.0);
   gl_PointSize = vSize;
-  gl_Position = side * q.z < 0.0 ? vec4(2.0, 2.0, 2.0, 1.0) : clip(q);
+  gl_Position = clip(q);
 }`,
   fragment: `#version 300 es
 precision highp float;
