@@ -626,4 +626,4 @@ def test_2_contracting_directions_that_underflow_are_not_certified(normalise, ma
     run, told = quietly(dyn, x, t=125.0, save=[0.0, 37.5, 125.0])
     assert np.abs(run.x[1] - x).max() < 1e-9
     assert run.valid_until == 37.5
-    assert told or "left the range of floats" in run.message  # hardmax goes through JAX, where e^{-tV} is inf in the end
+    assert told or "left the range of floats" in run.message  # hardmax: e^{-tV} is inf in JAX
