@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError, Misuse
-from tests.fuzz.doors import DOORS
+from tests.fuzz.doors import DOORS, SOURCES
 
 
 class Hang(BaseException):
@@ -34,12 +34,17 @@ def _rung(number: int, frame: Any) -> None:
     raise Hang
 
 
+def _around(home: Path) -> set[str]:
+    """What lies where a name that leads out of an input's folder would end: beside it, above it, at the root."""
+    return {str(path) for place in (home, home.parent, Path("/")) for path in place.iterdir()}
+
+
 def knock(name: str, seed: int, number: int, home: Path, limit: int = 60) -> str:
     """One input at a door: an empty text where it was answered, else what went wrong."""
     rng = random.Random(f"{seed} {name} {number}")
     place = home / f"{name}-{number}"
     place.mkdir()
-    before = {path.name for path in home.iterdir()} | {"record", "sweep", "dataset", "model"}
+    before = _around(home) | {str(home / name) for name in SOURCES}
     signal.signal(signal.SIGALRM, _rung)
     signal.alarm(limit)
     try:
@@ -57,7 +62,7 @@ def knock(name: str, seed: int, number: int, home: Path, limit: int = 60) -> str
         wrong = traceback.format_exc(limit=-6)
     finally:
         signal.alarm(0)
-    outside = sorted({path.name for path in home.iterdir()} - before)
+    outside = sorted(_around(home) - before)
     shutil.rmtree(place, ignore_errors=True)
     return f"files outside its folder: {outside}" if outside and not wrong else wrong
 

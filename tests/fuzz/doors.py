@@ -24,7 +24,7 @@ from metastable.config.toml_files import read
 from metastable.equation.matrices import from_file
 from metastable.errors import InputError
 from metastable.explorer import steering
-from metastable.models import archives, gguf_file, torch_file
+from metastable.models import archives, torch_file
 from metastable.models.load import load
 from metastable.models.probe import trajectory
 from metastable.store.datasets import read_dataset, write_dataset
@@ -106,6 +106,9 @@ def numbers(rng: random.Random, place: Path) -> None:
     from_file(path)
 
 
+SOURCES = ("record", "sweep", "dataset", "model", "gguf", "older", "newer")  # what lies beside the inputs' folders
+
+
 @cache
 def source(kind: str, home: Path) -> Path:
     """A good example of a kind, made once."""
@@ -123,6 +126,14 @@ def source(kind: str, home: Path) -> Path:
     elif kind == "model":
         place.mkdir()
         small_model(place)
+    elif kind == "gguf":
+        small_llama(place)
+    elif kind in ("older", "newer"):
+        import torch
+
+        base = torch.arange(12.0)
+        tensors = {"a": base.reshape(3, 4), "b": base[2:9:3], "c": torch.zeros(0, 3), "d": torch.ones(2).half()}
+        torch.save(tensors, place, _use_new_zipfile_serialization=kind == "newer")
     return place
 
 
@@ -178,22 +189,45 @@ def datasets(rng: random.Random, place: Path) -> None:
         raise Fault("a damaged dataset was read as nan")
 
 
-def weights_files(rng: random.Random, place: Path) -> None:
-    path = place / rng.choice(("a.gguf", "a.bin"))
-    head = (
-        b"GGUF\x03\0\0\0"
-        + (1).to_bytes(8, "little") * 2
-        + b"\x04"
-        + b"\0" * 7
-        + b"name\x08\0\0\0\x01"
-        + b"\0" * 7
-        + b"x"
+def small_llama(path: Path) -> None:
+    """A Llama of one layer, as a GGUF file."""
+    import gguf
+
+    d, heads, rng = 8, 2, np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "llama")
+    for add, value in (
+        (writer.add_embedding_length, d),
+        (writer.add_feed_forward_length, d),
+        (writer.add_block_count, 1),
+        (writer.add_head_count, heads),
+        (writer.add_head_count_kv, heads),
+        (writer.add_context_length, 16),
+    ):
+        add(value)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(1e4)
+    norms, maps = (
+        ("attn_norm", "ffn_norm"),
+        ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"),
     )
-    if path.suffix == ".gguf":
-        path.write_bytes(damaged(rng, head + b"\x01" + b"\0" * 7 + b"w\x01\0\0\0\x04" + b"\0" * 60))
-        gguf_file.read_header(path)
+    shapes = {"token_embd": (9, d), "output_norm": (d,)}
+    shapes |= {f"blk.0.{name}": (d,) for name in norms} | {f"blk.0.{name}": (d, d) for name in maps}
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", rng.normal(size=shape).astype("f4"))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def weights_files(rng: random.Random, place: Path) -> None:
+    """A good file, damaged: of GGUF the whole model is read, of torch's two formats every tensor."""
+    kind = rng.choice(("gguf", "older", "newer"))
+    good, path = source(kind, place.parent), place / ("a.gguf" if kind == "gguf" else "a.bin")
+    path.write_bytes(damaged(rng, good.read_bytes()))
+    if kind == "gguf":
+        trajectory(load(path, library="own"), [1, 2, 3], maps=False)
     else:
-        path.write_bytes(damaged(rng, b"PK\x03\x04" + b"\x80\x02}q\x00X\x01\x00\x00\x00wq\x01K\x01s." * 3))
         torch_file.read(path)
 
 
