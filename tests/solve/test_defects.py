@@ -517,25 +517,23 @@ def test_12_an_interrupt_inside_a_kernel_leaves_a_record(tmp_path, engine):
         command = [sys.executable, "-c", start, *words, "--t", t]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
 
-    job = begin("400")
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "run").glob("**/*")) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(15.0)  # well inside the steps
-    job.send_signal(signal.SIGINT)
-    out, err = job.communicate(timeout=120)
-    assert job.returncode == 130, err[-2000:]
-    assert "Traceback" not in err + out
-    part = ms.load(tmp_path / "run", partial=True)
-    assert len(part.t) < 200
-    again = begin("400")
-    time.sleep(20.0)
-    again.send_signal(signal.SIGINT)
-    out, err = again.communicate(timeout=120)
-    assert again.returncode == 130, err[-2000:]
-    assert "Traceback" not in err + out
-    later = ms.load(tmp_path / "run", partial=True)
-    assert len(later.t) >= len(part.t)
+    def interrupted(before):
+        """Interrupted once a checkpoint has landed that was not there before; the next one is seconds away."""
+        job, mark = begin("4000"), tmp_path / "run" / "state.npz"
+        deadline = time.monotonic() + 400
+        while (not mark.exists() or mark.stat().st_mtime_ns == before) and job.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        job.send_signal(signal.SIGINT)
+        out, err = job.communicate(timeout=120)
+        assert job.returncode == 130, err[-2000:]
+        assert "Traceback" not in err + out
+        return ms.load(tmp_path / "run", partial=True), mark.stat().st_mtime_ns
+
+    part, landed = interrupted(None)
+    assert 0 < len(part.t) < 200
+    later, _ = interrupted(landed)
+    assert len(later.t) > len(part.t)
     assert np.array_equal(later.x[: len(part.t)], part.x)
 
 
