@@ -7,11 +7,13 @@ import time
 
 import pytest
 
+from metastable.engines.exact import host_engines
+from metastable.engines.simd.threads import available
 from metastable.errors import InputError
 from metastable.sweeps.choose_executor import make_executor
 from metastable.sweeps.dask_executor import remote
 from metastable.sweeps.executors import InProcess
-from metastable.sweeps.worker_pool import WorkerPool
+from metastable.sweeps.worker_pool import WorkerPool, shared_cores
 
 
 def square(value):
@@ -36,6 +38,14 @@ def careful(value):
         time.sleep(value)
     except Exception as error:
         raise InputError(f"It could not be computed: {error}") from error
+
+
+def summed_by_kernels(n):
+    """The last order parameter of a run whose sums are made on the host, while XLA waits."""
+    import metastable as ms
+
+    data = ms.observe_many(ms.Dynamics(), ms.initial.sphere(n, 16, runs=1), "order", t=0.3, save=2, engine="exact")
+    return float(data.order[-1, 0])
 
 
 def everything(executor, tasks, timeout=60.0):
@@ -65,6 +75,27 @@ def test_a_worker_that_dies_or_hangs_is_replaced():
     assert (found["dies"].why, found["dies"].error) == ("died", "The worker process ended by signal 9.")
     assert (found["hangs"].why, found["hangs"].error) == ("limit", "It was given up after 1 s.")
     assert all(found[k].value != os.getpid() for k in range(4))
+
+
+def test_workers_with_one_thread_each_leave_xla_two(monkeypatch):
+    """With one, a run on the exact engine waited for ever in a sweep with as many workers as cores."""
+    for name in ("NPROC", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    with shared_cores(1):
+        assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["NPROC"]) == ("1", "2")
+    assert "NPROC" not in os.environ
+    monkeypatch.setenv("NPROC", "1")  # the user's own wish is kept, and kernels step aside
+    assert "NPROC=1" in str(host_engines.unsupported(None))
+
+
+@pytest.mark.slow
+def test_workers_with_one_thread_each_run_kernels():
+    pool = WorkerPool(max(2, available()), limit=120.0)
+    try:
+        found = everything(pool, [(300, summed_by_kernels, (300,))], timeout=150.0)
+    finally:
+        pool.close()
+    assert found[300].value == pytest.approx(summed_by_kernels(300), abs=1e-12)
 
 
 def test_a_pool_leaves_no_process_behind():

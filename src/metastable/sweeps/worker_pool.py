@@ -139,8 +139,10 @@ def threads_each(workers: int) -> int:
 @contextmanager
 def shared_cores(threads: int) -> Iterator[None]:
     """Cores shared out among workers: every library that starts threads reads its number from here."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "METASTABLE_THREADS", "NPROC")
-    ours = {name: str(threads) for name in names if name not in os.environ}
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "METASTABLE_THREADS")
+    # XLA reads NPROC; a callback holds one of its threads while another hands it arrays: one alone waits for ever
+    wanted = dict.fromkeys(names, threads) | {"NPROC": max(2, threads)}
+    ours = {name: str(count) for name, count in wanted.items() if name not in os.environ}
     if threads == 1 and "XLA_FLAGS" not in os.environ:
         ours["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     os.environ.update(ours)

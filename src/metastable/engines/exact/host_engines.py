@@ -4,6 +4,7 @@ JAX asks the host for sum_j A_ij v_j with ``jax.pure_callback``, so every method
 callback costs some 0.2 ms a call beside a loop written in NumPy alone (measured; equal from n = 10,000 on).
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -70,6 +71,8 @@ class Spectral(Exact):
 
 def unsupported(plan: Plan) -> str | None:
     """Why the kernels cannot sum the attention of a plan, or None."""
+    if os.environ.get("NPROC") == "1":
+        return "NPROC=1 leaves XLA one thread, which would wait for ever for the kernels that it calls"
     dyn = plan.model
     if dyn.geometry.rescales:
         return "the rescaled flow has a chart of its own"
