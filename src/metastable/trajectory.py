@@ -70,8 +70,8 @@ class Trajectory:
         made = self.provenance
         facts = [("tokens", self._size()), ("equation", self._equation())]
         facts += [("status", f"{self.status}: {self.message}" if self.message else self.status)]
-        facts += [("certified", self._trust().partition(", ")[2])]
-        facts += [("made by", ", ".join(f"{k} {made[k]}" for k in ("method", "dt", "engine", "seed") if k in made))]
+        said = ", ".join(f"{k} {made[k]}" for k in ("method", "dt", "engine", "seed") if np.ndim(made.get(k, [])) == 0)
+        facts += [("certified", self._trust().partition(", ")[2]), ("made by", said)]
         if not len(self):
             return card("Trajectory", facts)
         last = self.x[-1].reshape(-1, *self.x.shape[-2:])[0]

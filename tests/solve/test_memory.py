@@ -1,5 +1,6 @@
 """Runs that do not fit are refused beforehand, with the number."""
 
+import numpy as np
 import pytest
 
 import metastable as ms
@@ -40,3 +41,11 @@ def test_a_container_counts(monkeypatch, tmp_path):
     assert memory.free_memory() == 1000.0
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.free_memory() > 1e6
+
+
+def test_observe_many_asks_too(monkeypatch):
+    """8 runs of 1e5 tokens at 10,000 times would be 192 GB: one run at a time, and that is refused as well."""
+    monkeypatch.setattr(memory, "free_memory", lambda: 24e9)
+    x = np.broadcast_to(ms.initial.sphere(4, 3)[:1], (8, 100_000, 3))
+    with pytest.raises(InputError, match=r"10000 saves of n = 100000 .* take about 44.8 GB"):
+        ms.observe_many(ms.Dynamics(), x, "order", save=10_000)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.backend import ready
 from metastable.engines import dense
 from metastable.engines.interface import Stops
 from metastable.equation.attention import mix as dense_mix
@@ -69,6 +70,7 @@ def at(run: Trajectory, times: Any) -> Trajectory:
 
 def plan_of(run: Trajectory, verb: str, start: bool = True) -> tuple[Plan, np.ndarray]:
     """The plan of a run and its first tokens (B, n, d); ``start`` where the tokens at t = 0 are needed."""
+    ready()  # `at` takes steps of its own
     dynamics, made = run.moved_by(f"way to {verb} them"), run.provenance
     if run.ending is not None:
         return run.ending.plan, run.ending.x

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from metastable.backend import ready
 from metastable.engines import choose
 from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve import rest, trust
@@ -48,6 +49,7 @@ def drive(
     reported : bool
         Whether fixed steps are cut into segments though nobody needs their states, for progress and records.
     """
+    ready()
     rule = stop_rule(plan, until)
     members = trust.with_copies(plan)
     tokens = trust.tokens_of_members(members, x)

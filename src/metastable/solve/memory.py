@@ -64,7 +64,7 @@ def check_size(
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse a plan whose run does not fit; `observe_many` need not ask: it holds the tokens of a segment only."""
+    """Refuse a plan whose run does not fit."""
     copies = 3 if carries_copies(plan) else 1
     whole = not plan.model.normalise.by_rows
     check_size(len(plan.times), plan.runs, plan.n, plan.d, plan.model.weights.heads, copies, whole)

@@ -74,6 +74,11 @@ class Plan:
         """The number of runs without their copies, which come after them, in the same order."""
         return self.runs if self.shakes is None else int(np.count_nonzero(self.shakes == 0))
 
+    @property
+    def given_seed(self) -> int | list[Any]:
+        """The seed as it was given: one, or a list with one for each run, nested as the ensemble is."""
+        return self.seed if self.seeds is None else np.reshape(self.seeds, self.shape).tolist()
+
     def number(self, value: Any) -> np.ndarray:
         """A number or array in the precision of the run, so that times do not widen its tokens."""
         return np.asarray(value, self.dtype)
