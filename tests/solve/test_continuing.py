@@ -66,6 +66,18 @@ def test_extended_runs_of_a_list_keep_their_noise():
     assert np.array_equal(run[1].extend(4.0).x, once[1].x)
 
 
+def test_a_run_of_a_list_keeps_its_noise_when_it_was_extended_and_loaded(tmp_path):
+    dyns, x0, how = (
+        [ms.Dynamics(beta=b, noise=0.3) for b in (1.0, 4.0)],
+        np.stack([X, X]),
+        {"method": "euler", "seed": 5},
+    )
+    once = ms.simulate(dyns, x0, **LONG, **how)[1]
+    run = ms.simulate(dyns, x0, **SHORT, **how)[1].extend(3.0)
+    again = ms.load(run.save(tmp_path / "run")).extend(4.0)
+    np.testing.assert_allclose(again.x, once.x, rtol=0, atol=1e-13)
+
+
 @pytest.mark.slow
 def test_extended_adaptively_and_after_an_early_stop():
     dyn = ms.Dynamics(beta=1.0)

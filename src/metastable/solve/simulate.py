@@ -214,5 +214,6 @@ def provenance(plan: Plan, seconds: float) -> dict[str, Any]:
         "engine": plan.engine,
         "trust": plan.trust,
         "seconds": round(seconds, 6),
+        **({"run": plan.first_run} if plan.first_run else {}),  # its number in a list decides its noise
         **stamp(),
     }
