@@ -49,3 +49,17 @@ def test_observe_many_asks_too(monkeypatch):
     x = np.broadcast_to(ms.initial.sphere(4, 3)[:1], (8, 100_000, 3))
     with pytest.raises(InputError, match=r"10000 saves of n = 100000 .* take about 44.8 GB"):
         ms.observe_many(ms.Dynamics(), x, "order", save=10_000)
+
+
+def test_more_times_than_memory_are_refused_before_they_are_made(monkeypatch):
+    x = ms.initial.sphere(3, 2)
+    run = ms.simulate(ms.Dynamics(), x, t=0.2, save=3)
+    for ask in (lambda: ms.simulate(ms.Dynamics(), x, t=1.0, save=10**13), lambda: run.extend(0.4, save=10**13)):
+        with pytest.raises(InputError, match="more than 1e.08 times"):
+            ask()
+    with pytest.raises(InputError, match="steps of dt"):
+        run.extend(1e12)
+    monkeypatch.setattr(memory, "_LITTLE", 0.0)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e3)
+    with pytest.raises(InputError, match="more than this machine has free"):
+        run.extend(0.4)
