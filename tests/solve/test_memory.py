@@ -51,6 +51,18 @@ def test_observe_many_asks_too(monkeypatch):
         ms.observe_many(ms.Dynamics(), x, "order", save=10_000)
 
 
+def test_flow_asks_where_it_knows_its_tokens(monkeypatch):
+    import jax
+
+    x = ms.initial.sphere(4, 3)
+    monkeypatch.setattr(memory, "free_memory", lambda: 24e9)
+    with pytest.raises(InputError, match=r"10000 saves of n = 100000 .* take about 44.8 GB"):
+        ms.flow(ms.Dynamics(), np.broadcast_to(x[:1], (100_000, 3)), np.linspace(0.0, 1.0, 10_000))
+    monkeypatch.setattr(memory, "_LITTLE", 0.0)
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e2)
+    jax.eval_shape(lambda x: ms.flow(ms.Dynamics(), x, [0.1]), x)  # traced: it is not for flow to say
+
+
 def test_more_times_than_memory_are_refused_before_they_are_made(monkeypatch):
     x = ms.initial.sphere(3, 2)
     run = ms.simulate(ms.Dynamics(), x, t=0.2, save=3)

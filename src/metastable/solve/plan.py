@@ -68,6 +68,11 @@ class Plan:
         """Whether any run has noise."""
         return any(dyn.noisy for dyn in self.dynamics)
 
+    @property
+    def certified(self) -> bool:
+        """Whether the runs carry copies: rescaled ones always, others on request; noise has no digits to certify."""
+        return (self.model.geometry.rescales or self.trust) and not self.noisy
+
     @cached_property
     def originals(self) -> int:
         """The number of runs without their copies, which come after them, in the same order."""

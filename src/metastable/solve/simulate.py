@@ -176,7 +176,7 @@ def _own_noise(plan: Plan, run: int) -> dict[str, int]:
 
 def certificate(plan: Plan, times: np.ndarray, parted: np.ndarray) -> float | None:
     """``valid_until`` of runs that make one Trajectory; None where nothing was certified."""
-    if not trust.carries_copies(plan):
+    if not plan.certified:
         return None
     return trust.valid_until(times, parted.max(axis=1, initial=0.0), plan.dtype)
 
