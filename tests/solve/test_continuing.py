@@ -78,6 +78,32 @@ def test_a_run_of_a_list_keeps_its_noise_when_it_was_extended_and_loaded(tmp_pat
     np.testing.assert_allclose(again.x, once.x, rtol=0, atol=1e-13)
 
 
+KINDS_OF_NO_TIME = [("sphere", "rk4"), ("rescaled", "rk4"), ("sphere", "layers"), ("rescaled", "tsit5")]
+
+
+@pytest.mark.parametrize(
+    ("geometry", "method"), [pytest.param(*k, marks=pytest.mark.slow) if "tsit5" in k else k for k in KINDS_OF_NO_TIME]
+)
+def test_a_run_of_no_time_is_extended(geometry, method):
+    """Segments of an adaptive rescaled run were as long as the run, 0, and never came to an end."""
+    dyn = ms.Dynamics(geometry=geometry)
+    run = ms.simulate(dyn, X, t=0.0, method=method)
+    assert run.t.tolist() == [0.0]
+    assert run.status == "done"
+    longer = run.extend(2.0)
+    whole = ms.simulate(dyn, X, t=2.0, method=method, save=2)
+    assert longer.t.tolist() == [0.0, 2.0]
+    np.testing.assert_allclose(longer.x, whole.x, rtol=0, atol=1e-6 if method == "tsit5" else 0)
+
+
+def test_a_chart_goes_on_from_segments_of_no_length():
+    from metastable.engines import ENGINES
+    from metastable.solve.plan import make_plan
+
+    plan, _ = make_plan(ms.Dynamics(geometry="rescaled"), X, t=1.0, method="tsit5")
+    assert ENGINES["chart"].span(plan, {"length": np.asarray(0.0)}) > 0.0
+
+
 @pytest.mark.slow
 def test_extended_adaptively_and_after_an_early_stop():
     dyn = ms.Dynamics(beta=1.0)

@@ -105,7 +105,7 @@ class JaxChart(Engine):
         return pace(plan)
 
     def span(self, plan: Plan, state: State) -> float:
-        return float(state["length"])
+        return float(state["length"]) or _shortest(plan)  # 0: a run of no time that is extended
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         y, refs = start(plan, x)
