@@ -13,6 +13,7 @@ X = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]])
 BAD = [None, True, "a", b"1", -1, 0, 1.5, float("nan"), 10**400, {}, [], [[]], object(), {"a": 1}, len, X, X + 1j]
 MODULES = [ms.initial, ms.weights, ms.masks, ms.scores, ms.positions, ms.observables, ms.reduced, ms.engines, ms.plots]
 NOT_CALLED = {"choose", "resolve", "checked_value", "resolve_time", "stacked", "varies", "tokens_from_file"}
+DRAWS_MANY = {"film", "animate"}
 FORMULAS = {
     ms.scores.dot,
     ms.scores.squared_distance,
@@ -30,7 +31,8 @@ def public_functions():
             value = getattr(module, name)
             callable_ = inspect.isfunction(value) or (inspect.isclass(value) and hasattr(value.__init__, "__wrapped__"))
             if callable_ and not name.startswith("_") and name not in NOT_CALLED and value not in FORMULAS:
-                yield pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
+                marks = pytest.mark.slow if name in DRAWS_MANY else ()
+                yield pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}", marks=marks)
 
 
 def answers(function, *args, **named):
@@ -104,7 +106,7 @@ DOORS = {
     },
     "fit": lambda run: (ms.fit, {"dynamics": run.dynamics, "x0": X, "targets": X, "over": "beta", "steps": 1}),
 }
-COSTLY = {"fit", "film", "view", "density"}
+COSTLY = {"check", "fit", "film", "view", "density"}
 
 
 @pytest.fixture(scope="module")

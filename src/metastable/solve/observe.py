@@ -93,7 +93,7 @@ def observe_many(
         if progress is not None:
             progress(these.stop)
     known = np.array([np.nan if end.known is None else end.known for end in ends])
-    last = np.array([plan.times[end.count - 1] if end.count else 0.0 for end in ends])
+    last = np.array([plan.times[end.saves - 1] if end.saves else 0.0 for end in ends])
     trust_warning(plan, np.where(np.isnan(known), np.inf, known), last, stacklevel=3)
     runs, nothing = np.arange(plan.runs), (("time", "run"), np.full((len(plan.times), plan.runs), np.nan))
     if parts:
@@ -107,7 +107,7 @@ def observe_many(
 class _End(NamedTuple):
     """How a run ended: its number of saves, its status, and until when it is certified."""
 
-    count: int
+    saves: int
     status: str
     known: float | None
 
@@ -134,15 +134,15 @@ def _observed(
 
     alone = replace(plan, together=False)  # every run goes on until it ends itself
     found = Gathered.of(plan, [replace(s, state={}) for s in drive(alone, x, reported=False)])
-    ends = [_End(count, status, known) for count, status, _, known in (found.ending([k]) for k in range(plan.runs))]
+    ends = [_End(saves, status, known) for saves, status, _, known in (found.ending([k]) for k in range(plan.runs))]
     groups: dict[tuple[int, int], list[int]] = {}
     for run, end in enumerate(ends):
-        if end.count:
-            groups.setdefault((end.count, 0 if plan.together else run), []).append(run)
+        if end.saves:
+            groups.setdefault((end.saves, 0 if plan.together else run), []).append(run)
     for group in groups.values():
         whole = len(group) == plan.runs and plan.together
-        run = found.trajectory() if whole else found.trajectory(group, (len(group),) if plan.together else ())
-        part = xarray.Dataset({name: function(run) for name, function in functions.items()})
+        made = found.trajectory() if whole else found.trajectory(group, (len(group),) if plan.together else ())
+        part = xarray.Dataset({name: function(made) for name, function in functions.items()})
         parts.append(part.rename(run0="run") if plan.together else part)
         numbers += [first + k for k in group]
     return ends
