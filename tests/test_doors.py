@@ -11,8 +11,9 @@ from metastable.errors import InputError, Misuse, door, numbers, unknown
 
 X = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]])
 BAD = [None, True, "a", b"1", -1, 0, 1.5, float("nan"), 10**400, {}, [], [[]], object(), {"a": 1}, len, X, X + 1j]
-MODULES = [ms.initial, ms.weights, ms.masks, ms.scores, ms.positions, ms.observables, ms.reduced]
-NOT_CALLED = {"resolve", "checked_value", "resolve_time", "stacked", "varies", "tokens_from_file"}
+MODULES = [ms.initial, ms.weights, ms.masks, ms.scores, ms.positions, ms.observables, ms.reduced, ms.engines, ms.plots]
+NOT_CALLED = {"choose", "resolve", "checked_value", "resolve_time", "stacked", "varies", "tokens_from_file"}
+DRAWS_MANY = {"film", "animate"}
 FORMULAS = {
     ms.scores.dot,
     ms.scores.squared_distance,
@@ -30,7 +31,8 @@ def public_functions():
             value = getattr(module, name)
             callable_ = inspect.isfunction(value) or (inspect.isclass(value) and hasattr(value.__init__, "__wrapped__"))
             if callable_ and not name.startswith("_") and name not in NOT_CALLED and value not in FORMULAS:
-                yield pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
+                marks = pytest.mark.slow if name in DRAWS_MANY else ()
+                yield pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}", marks=marks)
 
 
 def answers(function, *args, **named):
@@ -67,6 +69,60 @@ def test_simulate(name):
         if bad is X or (name == "progress" and bad is not len):
             continue
         answers(ms.simulate, **{**good, name: bad})
+
+
+# what costs nothing but is never right; of BAD, some values are, and then a door computes
+WRONG = [None, "a", b"1", float("nan"), {}, [[]], object(), len, X + 1j]
+SMALL = {"t": 0.2, "dt": 0.1, "save": 2}
+DOORS = {
+    "flow": lambda run: (ms.flow, {"dynamics": run.dynamics, "x0": X, "times": [0.2]}),
+    "observe_many": lambda run: (
+        ms.observe_many,
+        {"dynamics": run.dynamics, "x0": X[None], "observe": "order", **SMALL},
+    ),
+    "compare": lambda run: (ms.compare, {"a": run, "b": run}),
+    "check": lambda run: (ms.check, {"weights": run.dynamics.weights}),
+    "load": lambda run: (ms.load, {"path": "nowhere"}),
+    "density": lambda run: (ms.density, {"dynamics": run.dynamics, "rho0": "cap", "t": 0.1, "d": 2, "save": 2}),
+    "sweep": lambda run: (ms.sweep, {"config": {"simulate": {}}}),
+    "attend": lambda run: (ms.engines.attend, {"q": X, "k": X}),
+    **{
+        name: lambda run, name=name, good=good: (getattr(run, name), good)
+        for name, good in {
+            "at": {"t": 0.1},
+            "extend": {"t": 0.3},
+            "nearest": {"time": 0.1},
+            "attention": {},
+            "observe": {"name": "order"},
+            "__getitem__": {"index": -1},
+            "save": {"path": "/dev/null/run"},
+            "to_csv": {"path": "/dev/null/run.csv"},
+            "plot": {"kind": "snapshots"},
+            "animate": {"path": "/dev/null/run.gif"},
+            "export": {"path": "/dev/null/run.html"},
+            "film": {},
+            "view": {},
+        }.items()
+    },
+    "fit": lambda run: (ms.fit, {"dynamics": run.dynamics, "x0": X, "targets": X, "over": "beta", "steps": 1}),
+}
+COSTLY = {"check", "fit", "film", "view", "density"}
+
+
+@pytest.fixture(scope="module")
+def run():
+    return ms.simulate(ms.Dynamics(), X, t=0.2, dt=0.1, save=3)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in COSTLY else n for n in DOORS])
+def test_every_option_of_a_door(name, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function, good = DOORS[name](run)
+    for option, given in inspect.signature(function).parameters.items():
+        for bad in WRONG if given.kind is not given.VAR_KEYWORD else ():
+            answers(function, **{**good, option: bad})
+        if given.kind is given.VAR_KEYWORD:
+            answers(function, **good, no_such_option=1)
 
 
 @pytest.mark.parametrize("name", list(inspect.signature(ms.Dynamics).parameters))

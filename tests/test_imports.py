@@ -121,15 +121,38 @@ def test_the_reader_sees_imports_in_functions_and_for_types():
     assert not imports("metastable.trajectory", method)
 
 
-def test_the_equation_stands_above_everything():
-    """`equation` needs nothing but JAX and errors; nobody imports the command line."""
-    for module, found in graph().items():
-        folder = module.split(".")[1] if "." in module else ""
-        if folder == "equation":
-            homes = {name.split(".")[1] for name in found if "." in name}
-            assert homes <= {"equation", "errors", "backend"}, module
-        if folder not in ("cli", "__main__"):
-            assert not any(name.startswith("metastable.cli") for name in found), module
+def places():
+    """Module or folder -> its line in the table of docs/design.md, in the order of imports."""
+    text = (SOURCE.parents[1] / "docs" / "design.md").read_text()
+    table = text[text.index("| place | holds |") :].partition("\n\n")[0]
+    found = {}
+    for line, row in enumerate(table.splitlines()[2:]):
+        home = ""
+        for name in re.findall(r"`([^`]+)`", row.split("|")[1]):
+            folder, _, file = name.rpartition("/")
+            home = f"{folder}/" if folder and file else home  # what follows `solve/methods.py` lies beside it
+            path = f"{home}{file}".removesuffix(".py") if file else folder
+            found["metastable." + path.replace("/", ".")] = line
+    return found
+
+
+def test_a_folder_imports_from_above_only():
+    lines = places()
+
+    def line(module):
+        homes = [place for place in lines if module == place or module.startswith(place + ".")]
+        return lines[max(homes, key=len)] if homes else None
+
+    unknown = {module for module in MODULES if line(module) is None}
+    assert unknown == {"metastable", "metastable.solve"}, "not in the table of docs/design.md"
+    assert not [place for place in lines if place not in MODULES], "not in the package"
+    below = [
+        f"{module} (line {number}) imports {other}"
+        for module, found in graph().items()
+        for other, number in found.items()
+        if not {module, other} & unknown and line(other) > line(module)
+    ]
+    assert not below, "\n".join(below)
 
 
 def test_no_two_modules_of_one_name():

@@ -70,8 +70,8 @@ class Trajectory:
         made = self.provenance
         facts = [("tokens", self._size()), ("equation", self._equation())]
         facts += [("status", f"{self.status}: {self.message}" if self.message else self.status)]
-        facts += [("certified", self._trust().partition(", ")[2])]
-        facts += [("made by", ", ".join(f"{k} {made[k]}" for k in ("method", "dt", "engine", "seed") if k in made))]
+        said = ", ".join(f"{k} {made[k]}" for k in ("method", "dt", "engine", "seed") if np.ndim(made.get(k, [])) == 0)
+        facts += [("certified", self._trust().partition(", ")[2]), ("made by", said)]
         if not len(self):
             return card("Trajectory", facts)
         last = self.x[-1].reshape(-1, *self.x.shape[-2:])[0]
@@ -115,6 +115,7 @@ class Trajectory:
         """The shape of the ensemble; () for one run."""
         return self.x.shape[1:-2]
 
+    @door
     def nearest(self, time: float) -> int:
         """The index of the saved time nearest to ``time``."""
         return int(np.abs(self.t - time).argmin())
@@ -157,8 +158,7 @@ class Trajectory:
         if self.chart is None or self.dynamics is None:
             raise InputError("Only a rescaled run has coordinates of its own; project x on left eigenvectors of V.")
         chart = self._chart((0,) * len(self.runs))
-        y, refs = self.chart
-        zeta = np.asarray(chart_state.zeta_at(chart, self.t, y, refs))
+        zeta = np.asarray(chart_state.zeta_at(chart, self.t, *self.chart))
         order = np.argsort(-np.asarray(chart.a), kind="stable")
         values = np.asarray(chart.a) + 1j * np.asarray(0.0 if chart.b is None else chart.b)
         return zeta[..., order], values[order], np.asarray(chart.S_inv)[order]

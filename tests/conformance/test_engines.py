@@ -2,8 +2,8 @@
 
 A new row of a table, and a new engine, is tested by being there. The dense engine itself, and the chart for the
 rescaled flow, are compared with `flow`. By default every row that compiles in a second or two is tried with Euler steps
-(one stage to compile, not four) in one geometry and one of the four modes, which change from row to row; `-m slow`
-tries everything with rk4.
+(one stage to compile, not four) in one geometry and one of the four modes, which change from row to row, and one row
+in a chart, by both of its engines; `-m slow` tries everything with rk4.
 """
 
 from functools import lru_cache
@@ -132,6 +132,7 @@ def marked(case, usual, *more):
 
 CASES = [marked(case, False, mode) for _, case, _ in cases() for mode in MODES]
 EVERY_ROW = [marked(case, True, MODES[(k // 4 + k) % 4]) for k, case, usual in cases() if usual]
+IN_A_CHART = [marked(("mask", "causal", "rescaled"), True, mode) for mode in ("one", "list", "resumed")]  # one shape
 PURE = [marked(case, False) for _, case, _ in cases()]
 EVERY_TWELFTH = [marked(case, True) for k, case, usual in cases() if usual and k % 12 == 0]
 
@@ -164,7 +165,7 @@ def test_agrees_with_the_dense_engine(part, row, geometry, mode):
     check(part, row, geometry, mode, "rk4")
 
 
-@pytest.mark.parametrize(("part", "row", "geometry", "mode"), EVERY_ROW)
+@pytest.mark.parametrize(("part", "row", "geometry", "mode"), EVERY_ROW + IN_A_CHART)
 def test_every_row_agrees_with_the_dense_engine(part, row, geometry, mode):
     check(part, row, geometry, mode, "euler")
 

@@ -44,6 +44,17 @@ CASES: dict[str, tuple[ms.Dynamics, np.ndarray, dict[str, Any]]] = {
         ms.initial.cube(6, 2, seed=5),
         {"engine": "chart"},
     ),
+    "exact": (
+        ms.Dynamics(ms.Weights(V=V3), beta=4.0, mask="window(5, causal)"),
+        ms.initial.sphere(20, 3, seed=6),
+        {"engine": "exact", "t": 1.0},
+    ),
+    "spectral": (ms.Dynamics(beta=4.0), ms.initial.sphere(20, 3, seed=7), {"engine": "spectral", "t": 1.0}),
+    "chart-kernels": (
+        ms.Dynamics(ms.Weights(V=V2), geometry="rescaled", mask="causal"),
+        ms.initial.cube(6, 2, seed=8),
+        {"engine": "chart-kernels"},
+    ),
 }
 
 

@@ -160,7 +160,7 @@ def test_blocks_of_queries_change_nothing_in_the_chart(monkeypatch):
     whole = references.refer(dyn, chart, 2.0, y, refs)
     s = rescaled.gathered(dyn, chart, 2.0, *whole)
     gap = rescaled.closest_gap(dyn, chart, 2.0, *whole)
-    monkeypatch.setattr(rescaled, "_MOST_ENTRIES", 11 * 4)
+    monkeypatch.setattr(rescaled, "MOST_ENTRIES", 11 * 4)
     parts = references.refer(dyn, chart, 2.0, y, refs)
     assert np.array_equal(whole[1], parts[1])
     for one, other in zip(rescaled.gathered(dyn, chart, 2.0, *parts), s, strict=True):

@@ -66,6 +66,44 @@ def test_extended_runs_of_a_list_keep_their_noise():
     assert np.array_equal(run[1].extend(4.0).x, once[1].x)
 
 
+def test_a_run_of_a_list_keeps_its_noise_when_it_was_extended_and_loaded(tmp_path):
+    dyns, x0, how = (
+        [ms.Dynamics(beta=b, noise=0.3) for b in (1.0, 4.0)],
+        np.stack([X, X]),
+        {"method": "euler", "seed": 5},
+    )
+    once = ms.simulate(dyns, x0, **LONG, **how)[1]
+    run = ms.simulate(dyns, x0, **SHORT, **how)[1].extend(3.0)
+    again = ms.load(run.save(tmp_path / "run")).extend(4.0)
+    np.testing.assert_allclose(again.x, once.x, rtol=0, atol=1e-13)
+
+
+KINDS_OF_NO_TIME = [("sphere", "rk4"), ("rescaled", "rk4"), ("sphere", "layers"), ("rescaled", "tsit5")]
+
+
+@pytest.mark.parametrize(
+    ("geometry", "method"), [pytest.param(*k, marks=pytest.mark.slow) if "tsit5" in k else k for k in KINDS_OF_NO_TIME]
+)
+def test_a_run_of_no_time_is_extended(geometry, method):
+    """Segments of an adaptive rescaled run were as long as the run, 0, and never came to an end."""
+    dyn = ms.Dynamics(geometry=geometry)
+    run = ms.simulate(dyn, X, t=0.0, method=method)
+    assert run.t.tolist() == [0.0]
+    assert run.status == "done"
+    longer = run.extend(2.0)
+    whole = ms.simulate(dyn, X, t=2.0, method=method, save=2)
+    assert longer.t.tolist() == [0.0, 2.0]
+    np.testing.assert_allclose(longer.x, whole.x, rtol=0, atol=1e-6 if method == "tsit5" else 0)
+
+
+def test_a_chart_goes_on_from_segments_of_no_length():
+    from metastable.engines import ENGINES
+    from metastable.solve.plan import make_plan
+
+    plan, _ = make_plan(ms.Dynamics(geometry="rescaled"), X, t=1.0, method="tsit5")
+    assert ENGINES["chart"].span(plan, {"length": np.asarray(0.0)}) > 0.0
+
+
 @pytest.mark.slow
 def test_extended_adaptively_and_after_an_early_stop():
     dyn = ms.Dynamics(beta=1.0)
@@ -198,3 +236,40 @@ def test_compare_reads_the_other_run_in_between():
     assert found.attrs["differ"] == "dt: 0.1 and 0.05"
     with pytest.raises(InputError, match="token by token"):
         ms.compare(a, ms.simulate(ms.Dynamics(), X[:3], t=1.0))
+
+
+@pytest.mark.parametrize("given", ["ensemble", "list"])
+def test_seeds_of_each_run_are_kept(given, tmp_path):
+    """A run that was saved goes on with its own noise: every run has a seed, as when it is run alone."""
+    dyn, x, seeds = ms.Dynamics(noise=0.3), np.stack([X, X, X]), np.array([7, 3, 7])
+    how = {"method": "euler", "t": 1.0, "save": 3}
+    alone = [ms.simulate(dyn, X, seed=int(seed), **{**how, "t": 2.0, "save": 5}) for seed in seeds]
+    if given == "ensemble":
+        run = ms.simulate(dyn, x, seed=seeds, **how)
+        assert run.provenance["seed"] == [7, 3, 7]
+        assert run.parameters()["seed"] == [7, 3, 7]
+        assert run.observe("order").seed.values.tolist() == [7, 3, 7]
+        longer = ms.load(run.save(tmp_path / "run")).extend(2.0).x
+        assert "seed" in (tmp_path / "run" / "config.toml").read_text()
+    else:
+        runs = ms.simulate([dyn] * 3, x, seed=seeds, **how)
+        assert [run.provenance["seed"] for run in runs] == [7, 3, 7]
+        loaded = [ms.load(run.save(tmp_path / f"run{k}")) for k, run in enumerate(runs)]
+        longer = np.stack([run.extend(2.0).x for run in loaded], axis=1)
+    np.testing.assert_allclose(longer, np.stack([run.x for run in alone], axis=1), rtol=0, atol=1e-13)
+
+
+def test_a_record_with_other_seeds_is_another_run(tmp_path):
+    from metastable.solve.plan import make_plan
+    from metastable.store import run
+
+    how = {"method": "euler", "t": 0.4, "save": 3}
+    x = np.stack([X, X])
+    plan, tokens = make_plan(ms.Dynamics(noise=0.3), x, seed=[1, 2], **how)
+    first = run(plan, tokens, tmp_path / "run")
+    again = run(plan, tokens, tmp_path / "run")
+    assert np.array_equal(first.x, again.x)
+    assert "beyond" in (tmp_path / "run" / "config.toml").read_text()  # a TOML file has one seed
+    other, tokens = make_plan(ms.Dynamics(noise=0.3), x, seed=[1, 3], **how)
+    with pytest.raises(InputError, match="another run"):
+        run(other, tokens, tmp_path / "run")

@@ -33,3 +33,82 @@ def test_mixed_structures_are_refused():
         ms.simulate([ms.Dynamics(), ms.Dynamics(mask="causal")], ms.initial.sphere(4, 3, runs=2))
     with pytest.raises(ms.InputError, match="need tokens"):
         ms.simulate([ms.Dynamics()], ms.initial.sphere(4, 3))
+
+
+# --- observe_many: every run for itself -------------------------------------------------------------------------------
+
+BLOWS_UP = ms.Dynamics(normalise="unnormalised", geometry="euclidean")  # x' = e^{x^2} x of one token
+
+
+@pytest.mark.parametrize("given", ["one", "betas", "list"])
+def test_a_run_that_ends_early_leaves_the_others_alone(given):
+    x = np.array([[[0.01]], [[1.0]], [[0.02]], [[1.2]]])
+    beta = np.array([1.0, 1.0, 1.1, 1.0]) if given == "betas" else 1.0
+    dyn = ms.Dynamics(normalise="unnormalised", geometry="euclidean", beta=beta)
+    asked = {"t": 1.0, "dt": 0.05, "method": "euler", "save": [0.0, 0.1, 0.5, 1.0]}
+    data = ms.observe_many([BLOWS_UP] * 4 if given == "list" else dyn, x, ["order", "hull", "cluster_sizes"], **asked)
+    assert data.status.values.tolist() == ["done", "diverged", "done", "diverged"]
+    assert data.order.dims == ("time", "run")
+    assert data.cluster_sizes.dims == ("time", "run", "cluster")
+    for k in range(4):
+        own = ms.Dynamics(normalise="unnormalised", geometry="euclidean", beta=float(np.broadcast_to(beta, 4)[k]))
+        run = ms.simulate(own, x[k], **asked)
+        assert run.status == data.status.values[k]
+        np.testing.assert_array_equal(data.order[: len(run), k], np.abs(run.x[:, 0, 0]))
+        assert np.isnan(data.order[len(run) :, k]).all()
+        assert len(run) == (4 if run.status == "done" else int(np.isfinite(data.order[:, k]).sum()))
+
+
+def test_a_run_of_which_nothing_is_saved_is_nan():
+    x = np.array([[[1.5]], [[0.01]]])
+    asked = {"t": 1.0, "dt": 0.05, "method": "euler", "save": [1.0]}
+    data = ms.observe_many(BLOWS_UP, x, "order", **asked)
+    assert data.status.values.tolist() == ["diverged", "done"]
+    assert np.isnan(data.order.values).tolist() == [[True, False]]
+    data = ms.observe_many(BLOWS_UP, x[:1], ["order", "sinks"], **asked)
+    assert data.status.values.tolist() == ["diverged"]
+    assert np.isnan(data.order.values).all()
+    assert np.isnan(data.sinks.values).all()
+
+
+def test_certificates_are_those_of_each_run():
+    """Three equal tokens on a circle of opposite pairs part by rounding; a cloud in a cap does not."""
+    angles = 2 * np.pi * np.arange(4) / 4
+    square = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    x = np.stack([ms.initial.cap(4, 2, seed=1), square, ms.initial.cap(4, 2, seed=2)])
+    asked = {"t": 60.0, "save": 7, "trust": True}
+    with pytest.warns(RuntimeWarning, match="1 of 3 runs"):
+        data = ms.observe_many(ms.Dynamics(), x, "order", **asked)
+    with pytest.warns(RuntimeWarning, match="Rounding"):
+        alone = ms.simulate(ms.Dynamics(), square, **asked)
+    assert data.valid_until.values.tolist() == [60.0, alone.valid_until, 60.0]
+    assert alone.valid_until < 60.0
+
+
+def test_chunks_decide_nothing(monkeypatch):
+    from metastable.solve import observe
+
+    x = np.repeat([[[0.01]], [[1.0]], [[0.02]]], 4, axis=0)
+    asked = {"t": 1.0, "dt": 0.05, "method": "euler", "save": 6}
+    whole = ms.observe_many(BLOWS_UP, x, ["order", "clusters"], **asked)
+    monkeypatch.setattr(observe, "_MOST_SAVED", 1)
+    monkeypatch.setattr(observe, "_MOST_OF_FEW", 5 * 6)
+    done = []
+    cut = ms.observe_many(BLOWS_UP, x, ["order", "clusters"], **asked, progress=done.append)
+    assert done == [5, 10, 12]
+    assert whole.identical(cut)
+
+
+UNTIL = {"clusters": 1, "steady": "steady", "function": lambda t, x: not np.isfinite(x).all()}
+
+
+@pytest.mark.parametrize("rule", UNTIL)
+def test_a_run_that_ended_keeps_its_status_and_holds_up_no_stop(rule):
+    """One pair leaves the range of floats, the other stays at 0, an unstable place: it is stopped where it is alone."""
+    x = np.array([[[1.2], [-1.2]], [[0.0], [0.0]]])
+    asked = {"t": 2.0, "dt": 0.05, "method": "euler", "save": 81}  # several saves in a segment
+    runs = ms.simulate([BLOWS_UP, BLOWS_UP], x, until=UNTIL[rule], **asked)
+    assert [run.status for run in runs] == ["diverged", "plateau" if rule == "steady" else "stopped"]
+    assert np.isfinite(runs[0].x).all()
+    assert len(runs[1]) == len(runs[0]) + 1 < 81
+    assert (runs[1].x == 0.0).all()

@@ -70,6 +70,24 @@ SOME = [  # the quickest to compile; `-m slow` tries the rest
 STEPS = [("sphere", "rk4"), ("sphere", "layers"), ("euclidean", "euler")]
 
 
+@pytest.mark.parametrize("method", ["rk4", "tsit5"])
+def test_a_gradient_in_tokens_v_and_beta(method):
+    """The quick one of these tests: value and slope are one compiled function, of one step or a few."""
+
+    def value(numbers):
+        dyn = ms.Dynamics(ms.Weights(V=numbers["V"]), numbers["beta"], mask="causal")
+        return jnp.sum(jnp.sin(ms.flow(dyn, numbers["x"], [0.3], method=method, dt=0.3, rtol=1e-10)) * LOOK)
+
+    both = jax.jit(jax.value_and_grad(value))
+    mine = {name: NUMBERS[name] for name in ("x", "V", "beta")}
+    slope, draw, h = both(mine)[1], np.random.default_rng(4), 1e-3
+    for name in mine:
+        way = draw.normal(size=mine[name].shape)
+        ends = [float(both({**mine, name: mine[name] + s * h * way})[0]) for s in (2, 1, -1, -2)]
+        want = (8 * (ends[1] - ends[2]) - (ends[0] - ends[3])) / (12 * h)
+        assert float(np.sum(np.asarray(slope[name]) * way)) == pytest.approx(want, rel=1e-6, abs=1e-7), name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", SOME, ids="-".join)
 def test_gradients_agree_with_central_differences(case):

@@ -37,11 +37,17 @@ def in_a_fork(work):
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_fork_after_a_run_says_so():
     dyn = ms.Dynamics()
-    ms.simulate(dyn, X, t=0.2, save=2, engine="dense")
+    run = ms.simulate(dyn, X, t=0.2, save=2, engine="dense")
+    rescaled = ms.simulate(ms.Dynamics(geometry="rescaled"), X, t=0.2, save=2)
     for work in (
         lambda: ms.simulate(dyn, X, t=0.2, save=2),
         lambda: ms.flow(dyn, X, [0.2]),
         lambda: dyn.attention(0.0, X),
+        lambda: run.extend(0.4),  # which has its plan already
+        lambda: run.at(0.13),
+        lambda: rescaled.attention(-1),
+        lambda: rescaled.coordinates(),
+        lambda: ms.fit(dyn, X, X, over="beta", steps=2),
         lambda: ms.check(ms.Weights(V=[[1.0, 0.0], [0.0, -0.5]])),
     ):
         said = in_a_fork(work)

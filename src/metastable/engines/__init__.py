@@ -34,7 +34,7 @@ from metastable.engines.lanes.lanes_engine import Lanes
 from metastable.engines.simd.exponential import vexp
 from metastable.engines.simd.vectors import SOURCES, kernel_home
 from metastable.engines.spectral.expansion import Expanded, spectral
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 from metastable.solve.plan import Plan
 
 _ALL: tuple[Engine, ...] = (Dense(), Lanes(), Exact(), Spectral(), JaxChart(), KernelChart())
@@ -93,3 +93,6 @@ def _drop_stale_kernels() -> None:
 
 
 _drop_stale_kernels()
+
+for _name in ("attend", "exact", "journal", "spectral", "velocity_field", "vexp"):
+    globals()[_name] = door(globals()[_name])

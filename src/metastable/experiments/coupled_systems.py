@@ -12,6 +12,8 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.geometry import project, unit
 from metastable.equation.weights import Weights
 from metastable.models.agreement import adjusted_rand
+from metastable.solve.methods import RK4
+from metastable.solve.stepping import explicit_step
 
 
 def coupled_velocity(members: Dynamics, x: Array, coupling: Array) -> Array:
@@ -26,11 +28,7 @@ def coupled_flow(members: Dynamics, x: Array, coupling: Array, dt: Array, steps:
     velocity = jax.vmap(coupled_velocity, (0, 0, None))
 
     def step(_: Array, x: Array) -> Array:
-        a = velocity(members, x, coupling)
-        b = velocity(members, unit(x + dt / 2 * a), coupling)
-        c = velocity(members, unit(x + dt / 2 * b), coupling)
-        d = velocity(members, unit(x + dt * c), coupling)
-        return unit(x + dt / 6 * (a + 2 * b + 2 * c + d))
+        return unit(explicit_step(RK4.tableau, lambda _, y: velocity(members, unit(y), coupling), 0.0, x, dt))
 
     end: Array = jax.lax.fori_loop(0, steps, step, x)
     return end

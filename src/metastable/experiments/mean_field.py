@@ -14,6 +14,8 @@ from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.plots import series
 from metastable.plots.style import captioned
+from metastable.solve.methods import RK4
+from metastable.solve.stepping import explicit_step
 from metastable.theory.intervals import power_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
@@ -61,10 +63,7 @@ def flow(x: np.ndarray, horizon: float, dt: float) -> np.ndarray:
     """Tokens (T, ..., n) at 0, dt, ... by RK4 steps of eq. (1)."""
     path = [x]
     for _ in range(round(horizon / dt)):
-        a = velocity(x)
-        b = velocity(x + dt / 2 * a)
-        c = velocity(x + dt / 2 * b)
-        x = x + dt / 6 * (a + 2 * b + 2 * c + velocity(x + dt * c))
+        x = explicit_step(RK4.tableau, lambda _, y: velocity(y), 0.0, x, dt)
         path.append(x)
     return np.stack(path)
 

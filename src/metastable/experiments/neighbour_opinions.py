@@ -23,7 +23,9 @@ from metastable.equation.scores import distance
 from metastable.experiments.base import Data
 from metastable.initial import gaussian
 from metastable.observables import cluster_count
+from metastable.solve.methods import RK4
 from metastable.solve.simulate import simulate
+from metastable.solve.stepping import explicit_step
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, related work"
@@ -150,11 +152,7 @@ def sink_path(member: Dynamics, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         tokens.append(x)
         maps.append(P)
         if k < SINK_STEPS:
-            a = P @ x
-            b = np.asarray(_attention(member, x + h / 2 * a)) @ (x + h / 2 * a)
-            c = np.asarray(_attention(member, x + h / 2 * b)) @ (x + h / 2 * b)
-            last = np.asarray(_attention(member, x + h * c)) @ (x + h * c)
-            x = x + h / 6 * (a + 2 * b + 2 * c + last)
+            x = explicit_step(RK4.tableau, lambda _, y: np.asarray(_attention(member, y)) @ y, 0.0, x, h)
     return np.stack(tokens), np.stack(maps)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metastable.backend import Array, jax, jnp
+from metastable.backend import Array, jax, jnp, ready
 from metastable.errors import InputError, unknown
 
 Objective = Callable[[Any, Any], tuple[Any, Mapping[str, Any]]]
@@ -74,6 +74,7 @@ class Descent:
 
     def start(self, numbers: Any) -> State:
         """The state before the first step."""
+        ready()
         own = jax.tree_util.tree_map(jnp.asarray, numbers)
         unmet = jnp.full((), jnp.inf, float)  # of a type that no step changes: otherwise the next would compile again
         return State(own, self._optimiser.init(own), own, unmet, jnp.asarray(False))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Tokens, is_traced, jnp
+from metastable.backend import Tokens, is_traced, jnp, ready
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, kind_of
 from metastable.learning import learnt_numbers, losses
@@ -94,6 +94,7 @@ class Problem:
 
 def make_problem(dynamics: Any, x0: Any, targets: Any, over: Any, chosen: Mapping[str, Any]) -> Problem:
     """A problem from what `fit` was given."""
+    ready()
     if not isinstance(dynamics, Dynamics):
         raise InputError(f"dynamics must be a Dynamics object, not {type(dynamics).__name__}.")
     if any(is_traced(value) for value in (x0, targets, dynamics.beta)):

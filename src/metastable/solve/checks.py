@@ -13,6 +13,9 @@ from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, kind_of, numbers
 from metastable.solve.methods import Method
 
+_MOST_STEPS = 1e9
+_MOST_SAVES = 1e8
+
 
 def checked_tokens(dynamics: Dynamics, x0: Any) -> np.ndarray:
     """Tokens as a float array that fits the dynamics; on the sphere they are projected, with a warning."""
@@ -180,9 +183,23 @@ def save_times(save: Any, t: float, layer: float | None) -> np.ndarray:
     return times
 
 
-def _even_times(count: int, t: float, layer: float | None) -> np.ndarray:
+def number_of_saves(count: int) -> int:
+    """``count``, or a sentence where there are none or where times alone would fill the memory."""
     if count < 1:
         raise InputError(f"save must ask for at least one time, not {count}.")
+    if count > _MOST_SAVES:
+        raise InputError(f"save asks for more than {_MOST_SAVES:.0e} times, which would fill the memory by themselves.")
+    return count
+
+
+def check_steps(t: float, dt: float, method: Method) -> None:
+    """Refuse a horizon that fixed steps do not reach in days."""
+    if not method.adaptive and t / dt > _MOST_STEPS:
+        raise InputError(f"t = {t:g} takes {t / dt:.3g} steps of dt = {dt:g}; raise dt or use method='tsit5'.")
+
+
+def _even_times(count: int, t: float, layer: float | None) -> np.ndarray:
+    number_of_saves(count)
     if layer is None:
         times = np.linspace(0.0, t, count) if count > 1 else np.array([t])
         return times if t > 1e-100 else np.unique(times)

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from metastable.backend import ready
 from metastable.engines import dense
 from metastable.engines.interface import Stops
 from metastable.equation.attention import mix as dense_mix
 from metastable.errors import InputError
-from metastable.solve.checks import real, save_times
+from metastable.solve.checks import check_steps, number_of_saves, real, save_times
 from metastable.solve.driver import drive
 from metastable.solve.flow import steps_to
+from metastable.solve.memory import check_plan
 from metastable.solve.methods import METHODS
 from metastable.solve.plan import Ending, Plan, make_plan
 from metastable.solve.segments import Segment
@@ -34,8 +36,10 @@ def extend(run: Trajectory, t: float, save: Any = None) -> Trajectory:
     horizon, last = real("t", t, above=0.0), float(run.t[-1])
     if horizon <= last:
         raise InputError(f"This run reaches t = {last:g} already; extend takes a later time, not {horizon:g}.")
+    check_steps(horizon, plan.dt, plan.method)
     later = _later_times(run, plan, horizon, save)
     longer = replace(plan, times=np.concatenate([run.t, later]), t=horizon)
+    check_plan(longer)
     if run.ending is None or with_copies(longer).runs != with_copies(plan).runs:  # a longer run may need more copies
         return collected(longer, x, list(drive(longer, x, reported=False)))
     state = run.ending.state
@@ -69,6 +73,7 @@ def at(run: Trajectory, times: Any) -> Trajectory:
 
 def plan_of(run: Trajectory, verb: str, start: bool = True) -> tuple[Plan, np.ndarray]:
     """The plan of a run and its first tokens (B, n, d); ``start`` where the tokens at t = 0 are needed."""
+    ready()  # `at` takes steps of its own
     dynamics, made = run.moved_by(f"way to {verb} them"), run.provenance
     if run.ending is not None:
         return run.ending.plan, run.ending.x
@@ -113,11 +118,11 @@ def _later_times(run: Trajectory, plan: Plan, horizon: float, save: Any) -> np.n
     layer = plan.dt if plan.method.discrete else None
     if save is None:
         gap = last - float(run.t[-2]) if len(run) > 1 else horizon - last
-        count = max(1, round((horizon - last) / gap))
+        count = number_of_saves(max(1, round((horizon - last) / gap)))
         save = last + (horizon - last) * np.arange(1, count + 1) / count
         save = np.unique(np.floor(save / layer + 1e-9)) * layer if layer else save
     elif isinstance(save, (int, np.integer)) and not isinstance(save, bool):
-        save = last + (horizon - last) * np.arange(1, int(save) + 1) / int(save)
+        save = last + (horizon - last) * np.arange(1, number_of_saves(int(save)) + 1) / int(save)
     times = save_times(save, horizon, layer)
     if times[0] <= last:
         raise InputError(f"Later save times must lie beyond t = {last:g}, which this run reaches, not at {times[0]:g}.")

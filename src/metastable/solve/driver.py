@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from metastable.backend import ready
 from metastable.engines import choose
 from metastable.engines.interface import Engine, Saved, State, Stops
 from metastable.solve import rest, trust
@@ -48,6 +49,7 @@ def drive(
     reported : bool
         Whether fixed steps are cut into segments though nobody needs their states, for progress and records.
     """
+    ready()
     rule = stop_rule(plan, until)
     members = trust.with_copies(plan)
     tokens = trust.tokens_of_members(members, x)
@@ -284,9 +286,10 @@ def _stopped(plan: Plan, segment: Segment, rule: Rule) -> Segment:
         if found is not None:
             status, reason = found
             fate = Fate(segment.first + k + 1, status, f"Stopped at t = {t:g}: {reason}.")
-            everyone = dict.fromkeys(range(x.shape[0]), fate)
-            cut = cut_short(segment.x, segment.extra, segment.apart, everyone, segment.first)
-            return replace(segment, x=cut[0], extra=cut[1], apart=cut[2], fates=cut[3])
+            earlier = {run: own for run, own in segment.fates.items() if own.count < fate.count}
+            cut = cut_short(segment.x, segment.extra, segment.apart, {0: fate}, segment.first)
+            everyone = dict.fromkeys(range(x.shape[0]), fate) | earlier
+            return replace(segment, x=cut[0], extra=cut[1], apart=cut[2], fates=everyone)
     return segment
 
 

@@ -14,6 +14,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, door
 from metastable.solve import methods, stepping
 from metastable.solve.checks import check_method, check_shapes, checked_seed, real
+from metastable.solve.memory import check_size
 from metastable.solve.methods import Method
 from metastable.solve.stepping import Stepped
 
@@ -77,10 +78,13 @@ def flow(
     if how.adaptive:
         relative = rtol if is_traced(rtol) else real("rtol", rtol, above=0.0)
         absolute = relative / 100 if atol is None else atol if is_traced(atol) else real("atol", atol, least=0.0)
-        return _adaptive(dynamics, x, _times(times, x.dtype), how, relative, absolute)
+        wanted = _times(times, x.dtype)
+        _check_memory(dynamics, x, wanted.size)
+        return _adaptive(dynamics, x, wanted, how, relative, absolute)
     if _traced_inside(times) or is_traced(dt):
         raise InputError("times and dt of fixed steps must be known numbers, not traced; use method='tsit5' for that.")
     stops = _times(times)
+    _check_memory(dynamics, x, stops.size)
     step = real("dt", how.default_dt if dt is None else dt, above=0.0)
     counts, thetas = steps_to(stops, step)
     if how.discrete and (thetas < 1).any():
@@ -88,6 +92,14 @@ def flow(
     known = seed if isinstance(seed, jax.Array) else checked_seed(seed)  # traced ones are such arrays too
     key = jax.random.fold_in(jax.random.key(known), 0)
     return _fixed(dynamics, x, counts, thetas, step, how, key)
+
+
+def _check_memory(dyn: Dynamics, x: Tokens, count: int) -> None:
+    """Refuse what does not fit; under a transformation nobody knows what will be kept."""
+    if is_traced(x):
+        return
+    runs, (n, d) = int(np.prod(x.shape[:-2], dtype=int)), x.shape[-2:]
+    check_size(count, runs, n, d, dyn.weights.heads, whole_maps=not dyn.normalise.by_rows)
 
 
 def _tokens(dyn: Dynamics, x0: Any) -> Tokens:

@@ -7,7 +7,6 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.solve.plan import Plan
-from metastable.solve.trust import carries_copies
 
 _FLOAT = 8.0  # bytes
 _HELD = 2  # saves are held as they come, segment by segment, and joined at the end
@@ -64,7 +63,7 @@ def check_size(
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse a plan whose run does not fit; `observe_many` need not ask: it holds the tokens of a segment only."""
-    copies = 3 if carries_copies(plan) else 1
+    """Refuse a plan whose run does not fit."""
+    copies = 3 if plan.certified else 1
     whole = not plan.model.normalise.by_rows
     check_size(len(plan.times), plan.runs, plan.n, plan.d, plan.model.weights.heads, copies, whole)

@@ -1,27 +1,27 @@
 """observe_many: ensembles of which only observables are kept, run in chunks that fit in memory."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, door
 from metastable.observables.table import find, own_array
-from metastable.solve import trust as trusting
 from metastable.solve.driver import drive
+from metastable.solve.memory import check_plan
 from metastable.solve.methods import Method
 from metastable.solve.plan import Plan, make_plan, refuse_traced
-from metastable.solve.simulate import collect
+from metastable.solve.simulate import Gathered, trust_warning
 from metastable.trajectory import Trajectory
 
 if TYPE_CHECKING:
     import xarray
 
 _MOST_SAVED = 2**23  # numbers in the saved tokens of the runs that are observed together: 64 MB
+_FEW, _MOST_OF_FEW = 8, 2**26  # so many runs are run together even if they take more, up to 512 MB
 
 
 @door
@@ -62,7 +62,7 @@ def observe_many(
     Returns
     -------
     xarray.Dataset with one variable (time, run, ...) for each name, and two along "run": ``status``, and
-    ``valid_until``, nan where nothing was certified. Where a run ended early, later times are nan.
+    ``valid_until``, nan where nothing was certified. Where a run ended early, its later times are nan; others go on.
 
     Examples
     --------
@@ -82,38 +82,70 @@ def observe_many(
     if tokens.ndim != 3 or not len(tokens):
         raise InputError(f"An ensemble needs tokens of shape (B, n, d), one (n, d) for each run, not {tokens.shape}.")
     plan, x = make_plan(dynamics, tokens, t, dt, method, save, rtol, atol, seed, dtype, engine, trust)
-    size = max(8, _MOST_SAVED // (plan.n * plan.d * len(plan.times)))
-    found, valid, ends = [], [], []
+    size = _at_once(plan)
+    check_plan(plan.members(slice(0, size)))
+    parts: list[xarray.Dataset] = []
+    numbers: list[int] = []  # which runs they hold
+    ends: list[_End] = []
     for start in range(0, plan.runs, size):
         these = slice(start, min(start + size, plan.runs))
-        data, known, last = _observed(plan.members(these), x[these], functions)
-        found.append(data)
-        valid.append(known)
-        ends.append(last)
+        ends += _observed(plan.members(these), x[these], functions, parts, numbers, start)
         if progress is not None:
             progress(these.stop)
-    trusting.warn_untrusted(np.concatenate(valid), np.concatenate(ends), stacklevel=3)
-    return xarray.concat(found, "run")
+    known = np.array([np.nan if end.known is None else end.known for end in ends])
+    last = np.array([plan.times[end.saves - 1] if end.saves else 0.0 for end in ends])
+    trust_warning(plan, np.where(np.isnan(known), np.inf, known), last, stacklevel=3)
+    runs, nothing = np.arange(plan.runs), (("time", "run"), np.full((len(plan.times), plan.runs), np.nan))
+    if parts:
+        data = xarray.concat(parts, "run", join="outer").assign_coords(run=numbers)
+        data = data.reindex(run=runs, time=plan.times).transpose("time", "run", ...)
+    else:  # no run has any save
+        data = xarray.Dataset(dict.fromkeys(functions, nothing), {"time": plan.times, "run": runs})
+    return data.drop_vars("run").assign(status=("run", [end.status for end in ends]), valid_until=("run", known))
+
+
+class _End(NamedTuple):
+    """How a run ended: its number of saves, its status, and until when it is certified."""
+
+    saves: int
+    status: str
+    known: float | None
+
+
+def _at_once(plan: Plan) -> int:
+    """How many runs are run and observed together: a few at least, unless they are very large."""
+    saved = plan.n * plan.d * len(plan.times)
+    return min(plan.runs, max(1, _MOST_SAVED // saved, min(_FEW, _MOST_OF_FEW // saved)))
 
 
 def _observed(
-    plan: Plan, x: np.ndarray, functions: dict[str, Callable[[Trajectory], Any]]
-) -> tuple["xarray.Dataset", np.ndarray, np.ndarray]:
-    """Observables of some runs, until when each is certified (inf: not asked), and when each ended."""
+    plan: Plan,
+    x: np.ndarray,
+    functions: dict[str, Callable[[Trajectory], Any]],
+    parts: "list[xarray.Dataset]",
+    numbers: list[int],
+    first: int,
+) -> list[_End]:
+    """Append the observables of the runs from ``first`` on, each until it ends, and their numbers; how they ended.
+
+    Runs that share their dynamics and end at the same save are observed together.
+    """
     import xarray
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # one warning for all chunks
-        made: Any = collect(plan, [replace(s, state={}) for s in drive(plan, x, reported=False)])
-    if not plan.together:
-        parts = [_measured(run, functions).reindex(time=plan.times) for run in made]
-        data = xarray.concat(parts, "run").transpose("time", "run", ...)
-    else:
-        made, data = [made] * plan.runs, _measured(made, functions).rename(run0="run").reindex(time=plan.times)
-    known = np.array([np.nan if run.valid_until is None else run.valid_until for run in made])
-    data = data.assign(status=("run", [run.status for run in made]), valid_until=("run", known))
-    last = np.array([run.t[-1] if len(run) else 0.0 for run in made])
-    return data, np.where(np.isnan(known), np.inf, known), last
+    alone = replace(plan, together=False)  # every run goes on until it ends itself
+    found = Gathered.of(plan, [replace(s, state={}) for s in drive(alone, x, reported=False)])
+    ends = [_End(saves, status, known) for saves, status, _, known in (found.ending([k]) for k in range(plan.runs))]
+    groups: dict[tuple[int, int], list[int]] = {}
+    for run, end in enumerate(ends):
+        if end.saves:
+            groups.setdefault((end.saves, 0 if plan.together else run), []).append(run)
+    for group in groups.values():
+        whole = len(group) == plan.runs and plan.together
+        made = found.trajectory() if whole else found.trajectory(group, (len(group),) if plan.together else ())
+        part = xarray.Dataset({name: function(made) for name, function in functions.items()})
+        parts.append(part.rename(run0="run") if plan.together else part)
+        numbers += [first + k for k in group]
+    return ends
 
 
 def _functions(observe: Any) -> dict[str, Callable[[Trajectory], Any]]:
@@ -127,9 +159,3 @@ def _functions(observe: Any) -> dict[str, Callable[[Trajectory], Any]]:
 
 def _one(entry: Any, run: Trajectory) -> Any:
     return find(entry).function(run) if isinstance(entry, str) else own_array(run, entry)
-
-
-def _measured(run: Trajectory, functions: dict[str, Callable[[Trajectory], Any]]) -> "xarray.Dataset":
-    import xarray
-
-    return xarray.Dataset({name: function(run) for name, function in functions.items()})

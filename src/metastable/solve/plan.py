@@ -11,11 +11,10 @@ from metastable.backend import is_traced, jax, ready
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, unknown
 from metastable.solve import methods
-from metastable.solve.checks import check_fit, check_method, checked_seed, checked_tokens, real, save_times
+from metastable.solve.checks import check_fit, check_method, check_steps, checked_seed, checked_tokens, real, save_times
 from metastable.solve.methods import Method
 
 DTYPES = ("float64", "float32")
-_MOST_STEPS = 1e9
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,20 @@ class Plan:
         """Whether any run has noise."""
         return any(dyn.noisy for dyn in self.dynamics)
 
+    @property
+    def certified(self) -> bool:
+        """Whether the runs carry copies: rescaled ones always, others on request; noise has no digits to certify."""
+        return (self.model.geometry.rescales or self.trust) and not self.noisy
+
     @cached_property
     def originals(self) -> int:
         """The number of runs without their copies, which come after them, in the same order."""
         return self.runs if self.shakes is None else int(np.count_nonzero(self.shakes == 0))
+
+    @property
+    def given_seed(self) -> int | list[Any]:
+        """The seed as it was given: one, or a list with one for each run, nested as the ensemble is."""
+        return self.seed if self.seeds is None else np.reshape(self.seeds, self.shape).tolist()
 
     def number(self, value: Any) -> np.ndarray:
         """A number or array in the precision of the run, so that times do not widen its tokens."""
@@ -142,8 +151,7 @@ def make_plan(
     atol = real("atol", rtol / 100 if atol is None else atol, least=0.0)
     seeds = None if np.ndim(seed) == 0 else np.array([checked_seed(s) for s in np.ravel(seed)])
     first = checked_seed(seed if seeds is None else int(seeds[0]))
-    if not how.adaptive and t / dt > _MOST_STEPS:
-        raise InputError(f"t = {t:g} takes {t / dt:.3g} steps of dt = {dt:g}; raise dt or use method='tsit5'.")
+    check_steps(t, dt, how)
     x = checked_tokens(members[0], x0)
     single = isinstance(dynamics, Dynamics)
     if not single and x.shape[:-2] != (len(members),):

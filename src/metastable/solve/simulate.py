@@ -1,8 +1,8 @@
 """simulate: the door. From a Dynamics, or a list of them, and tokens to a Trajectory, or a list of them."""
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -37,7 +37,7 @@ def simulate(
     save: Any = 151,
     rtol: float = 1e-8,
     atol: float | None = None,
-    seed: int = 0,
+    seed: int | np.ndarray = 0,
     until: Until = None,
     dtype: str = "float64",
     engine: str = "auto",
@@ -62,8 +62,9 @@ def simulate(
         A number of evenly spaced times, first and last included, or the times themselves.
     rtol, atol : float
         Tolerances of the adaptive methods; ``atol`` is rtol / 100 unless given.
-    seed : int
-        Seed of the noise; each run of an ensemble has a stream of its own.
+    seed : int or array (...)
+        Seed of the noise; each run of an ensemble has a stream of its own. An array, one seed for each run, gives every
+        run the noise it has when it is run alone with that seed.
     until : {"steady"}, int or function, optional
         Stop at the first saved time at which every token is slower than 1e-8 (status "steady" at rest, "plateau" where
         linear stability says that tokens will move on), at which at most this many clusters are left, or at which the
@@ -108,41 +109,74 @@ def simulate(
 
 def collect(plan: Plan, segments: Sequence[Segment], stacklevel: int = 1) -> Any:
     """The Trajectory of a plan, or the list of them, from its segments; what rounding may have changed is warned of."""
-    fates: dict[int, Fate] = {}
-    for segment in segments:
-        fates = {**segment.fates, **fates}
-    runs = plan.originals
-    x, parted = joined(segments, "x"), joined(segments, "apart")
-    extra = {name: joined(segments, name) for name in segments[0].extra}
-    off = segments[-1].missed
-    notes = {**provenance(plan, sum(s.seconds for s in segments)), **segments[-1].notes}
-    groups = [list(range(runs))] if plan.together else [[run] for run in range(runs)]
-    valid, ends, made = [], [], []
-    for group in groups:
-        ended = [fates[run] for run in group if run in fates]
-        count = min([fate.count for fate in ended], default=len(x))
-        times = plan.times[:count]
+    found = Gathered.of(plan, segments)
+    made = [found.trajectory()] if plan.together else [found.trajectory([run], ()) for run in range(plan.originals)]
+    valid = np.array([np.inf if run.valid_until is None else run.valid_until for run in made])
+    ends = np.array([float(run.t[-1]) if len(run) else 0.0 for run in made])
+    text = trust_warning(plan, valid, ends, stacklevel)
+    told = [replace(r, message=f"{r.message} {text}") if text and late else r for r, late in zip(made, valid < ends)]
+    return told[0] if plan.together else told
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All segments of a plan, joined, and how its runs ended."""
+
+    plan: Plan
+    x: np.ndarray
+    apart: np.ndarray
+    extra: Mapping[str, np.ndarray]
+    missed: np.ndarray
+    fates: Mapping[int, Fate]
+    notes: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, plan: Plan, segments: Sequence[Segment]) -> "Gathered":
+        """What the segments hold."""
+        fates: dict[int, Fate] = {}
+        for segment in segments:
+            fates = {**segment.fates, **fates}
+        extra = {name: joined(segments, name) for name in segments[0].extra}
+        notes = {**provenance(plan, sum(s.seconds for s in segments)), **segments[-1].notes}
+        return cls(plan, joined(segments, "x"), joined(segments, "apart"), extra, segments[-1].missed, fates, notes)
+
+    def ending(self, runs: Sequence[int]) -> tuple[int, str, str, float | None]:
+        """How many saves all of these runs have, their status and message, and until when they are certified."""
+        plan, ended = self.plan, [self.fates[run] for run in runs if run in self.fates]
+        count = min([fate.count for fate in ended], default=len(self.x))
         status, message = (ended[0].status, ended[0].message) if ended else ("done", f"Reached t = {plan.t:g}.")
-        if off[group].max(initial=0.0) > _EXACT[plan.dtype]:
+        missed = self.missed[runs[0]] if len(runs) == 1 else self.missed[list(runs)].max()
+        if missed > _EXACT[plan.dtype]:
             status = "unconverged" if status == "done" else status
-            message += f" Attention by {plan.model.normalise.name} was off by up to {off[group].max():.1e}."
-        known = certificate(plan, times, parted[:count, group])
-        valid.append(np.inf if known is None else known)
-        ends.append(float(times[-1]) if count else 0.0)
-        made.append((group, times, status, message, known))
-    text = trust_warning(plan, np.array(valid), np.array(ends), stacklevel)
-    trajectories = [
-        _trajectory(
-            plan, group, times, x, extra, status, f"{message} {text}" if text and late else message, known, notes
-        )
-        for (group, times, status, message, known), late in zip(made, np.array(valid) < np.array(ends))
-    ]
-    return trajectories[0] if plan.together else trajectories
+            message += f" Attention by {plan.model.normalise.name} was off by up to {missed:.1e}."
+        return count, status, message, certificate(plan, plan.times[:count], self.apart[:count, list(runs)])
+
+    def trajectory(self, runs: Sequence[int] | None = None, shape: tuple[int, ...] | None = None) -> Trajectory:
+        """Some of the runs as one Trajectory, which ends where the first of them ends; () is the shape of one alone.
+
+        Without ``runs`` it is all of them in the shape of the plan, and shares the tokens of the segments.
+        """
+        plan, of = self.plan, slice(None) if runs is None else list(runs)
+        shape = plan.shape if shape is None else shape
+        count, status, message, known = self.ending(range(plan.originals) if runs is None else runs)
+        own = {name: a[:count, of].reshape(count, *shape, *a.shape[2:]) for name, a in self.extra.items()}
+        chart = (own["chart_y"], own["chart_refs"]) if "chart_y" in own else None
+        tokens = self.x[:count, of].reshape(count, *shape, plan.n, plan.d)
+        if runs is None or shape:
+            dyn = together(replace(plan, which=plan.which[of], shape=shape))
+            return Trajectory(plan.times[:count], tokens, dyn, status, message, known, self.notes, chart)
+        notes = {**self.notes, **_own_noise(plan, runs[0])}
+        return Trajectory(plan.times[:count], tokens, plan.of(runs[0]), status, message, known, notes, chart)
+
+
+def _own_noise(plan: Plan, run: int) -> dict[str, int]:
+    """What makes the noise of one run of a list: its own seed, or the seed of all and its number."""
+    return {"run": plan.first_run + run} if plan.seeds is None else {"seed": int(plan.seeds[run])}
 
 
 def certificate(plan: Plan, times: np.ndarray, parted: np.ndarray) -> float | None:
     """``valid_until`` of runs that make one Trajectory; None where nothing was certified."""
-    if not trust.carries_copies(plan):
+    if not plan.certified:
         return None
     return trust.valid_until(times, parted.max(axis=1, initial=0.0), plan.dtype)
 
@@ -152,28 +186,6 @@ def trust_warning(plan: Plan, valid: np.ndarray, ends: np.ndarray, stacklevel: i
     if plan.trust and plan.noisy:
         warnings.warn("A run with noise has no digits to certify; trust=True is ignored.", UserWarning, stacklevel + 1)
     return trust.warn_untrusted(valid, ends, stacklevel + 1)
-
-
-def _trajectory(
-    plan: Plan,
-    group: list[int],
-    times: np.ndarray,
-    x: np.ndarray,
-    extra: dict[str, np.ndarray],
-    status: str,
-    message: str,
-    known: float | None,
-    notes: dict[str, Any],
-) -> Trajectory:
-    shape = plan.shape if plan.together else ()
-    count = len(times)
-    of = slice(None) if plan.together else group  # a view of all runs, or a copy of one
-    own = {name: a[:count, of].reshape(count, *shape, *a.shape[2:]) for name, a in extra.items()}
-    chart = (own["chart_y"], own["chart_refs"]) if "chart_y" in own else None
-    tokens = x[:count, of].reshape(count, *shape, plan.n, plan.d)
-    dyn = together(plan) if plan.together else plan.of(group[0])
-    notes = notes if plan.together else {**notes, "run": plan.first_run + group[0]}
-    return Trajectory(times, tokens, dyn, status, message, known, notes, chart)
 
 
 def together(plan: Plan) -> Dynamics:
@@ -197,10 +209,11 @@ def provenance(plan: Plan, seconds: float) -> dict[str, Any]:
         "t": plan.t,
         "rtol": plan.rtol,
         "atol": plan.atol,
-        "seed": plan.seed,
+        "seed": plan.given_seed,
         "dtype": plan.dtype,
         "engine": plan.engine,
         "trust": plan.trust,
         "seconds": round(seconds, 6),
+        **({"run": plan.first_run} if plan.first_run else {}),  # its number in a list decides its noise
         **stamp(),
     }

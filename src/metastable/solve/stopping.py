@@ -36,7 +36,12 @@ def stop_rule(plan: Plan, until: Until) -> Rule | None:
     if isinstance(until, (int, np.integer)) and not isinstance(until, bool) and until >= 1:
         metric = "sphere" if plan.model.geometry.angular else "euclidean"
         left = f"at most {until} clusters are left"
-        return lambda t, x: ("stopped", left) if int(np.max(cluster_count(x, geometry=metric))) <= until else None
+
+        def few(t: float, x: np.ndarray) -> tuple[str, str] | None:
+            x = x[np.isfinite(x).all(axis=(-1, -2))]  # runs of a list that have ended decide nothing
+            return ("stopped", left) if len(x) and np.max(cluster_count(x, geometry=metric)) <= until else None
+
+        return few
     if callable(until):
         return _own_rule(plan, until)
     raise InputError(f"until must be 'steady', a number of clusters >= 1 or a function (t, x) -> bool, not {until!r}.")
@@ -62,13 +67,14 @@ def _own_rule(plan: Plan, until: Callable[[float, np.ndarray], bool]) -> Rule:
 def _steady(plan: Plan, t: float, x: np.ndarray) -> tuple[str, str] | None:
     """Rest or a plateau once every token of every run is slow; a plateau outweighs rest."""
     slowest = None
-    for run, tokens in enumerate(x):
-        found = rest.judge(plan.of(run), t, tokens)
+    for run in np.flatnonzero(np.isfinite(x).all(axis=(-1, -2))).tolist():  # the others have ended
+        found = rest.judge(plan.of(run), t, x[run])
         if found is None:
             return None
         if slowest is None or (found.kind == "plateau" and (slowest.kind == "rest" or found.lasts < slowest.lasts)):
             slowest = found
-    assert slowest is not None
+    if slowest is None:
+        return None
     return ("steady" if slowest.kind == "rest" else "plateau"), slowest.message
 
 

@@ -24,14 +24,9 @@ _START = 1e-5  # of `limit`: by how much tokens are shaken where they are not re
 _AGAIN = 2  # by which the state of a chart is shaken at every change of references
 
 
-def carries_copies(plan: Plan) -> bool:
-    """Whether a plan's runs carry copies: rescaled ones always, others on request; noise has no digits to certify."""
-    return (plan.model.geometry.rescales or plan.trust) and not plan.noisy
-
-
 def with_copies(plan: Plan) -> Plan:
     """The plan with shaken copies of every run behind the runs themselves, where trust is to be measured."""
-    if not carries_copies(plan):
+    if not plan.certified:
         return plan
     eps = float(np.finfo(plan.dtype).eps)
     copies = 2 if plan.model.geometry.rescales and _fragile(plan, eps) else 1

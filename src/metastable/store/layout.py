@@ -12,7 +12,6 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.solve.plan import Plan
 from metastable.solve.segments import Fate, Segment
-from metastable.solve.trust import carries_copies
 from metastable.store.arrays_on_disk import Axes
 from metastable.store.checkpoint import Checkpoint
 from metastable.store.describe import Parts
@@ -43,7 +42,7 @@ def fixed_arrays(times: np.ndarray, x0: np.ndarray, parts: Parts | None) -> tupl
 def segment_arrays(plan: Plan, segments: Sequence[Segment]) -> Arrays:
     """The arrays along time of consecutive segments, with the ensemble's own axes."""
     names = {"x": [s.x for s in segments]} | {name: [s.extra[name] for s in segments] for name in segments[0].extra}
-    if carries_copies(plan):
+    if plan.certified:
         names["apart"] = [s.apart for s in segments]
     arrays = {}
     for name, parts in names.items():
@@ -80,7 +79,7 @@ def _runs(count: int) -> Axes:
 def restored_segment(plan: Plan, arrays: Mapping[str, np.ndarray], before: Checkpoint) -> Segment:
     """Everything up to a checkpoint as one segment."""
     fixed = ("time", "x0", "attention")
-    wanted = {"x"} | ({"apart"} if carries_copies(plan) else set())
+    wanted = {"x"} | ({"apart"} if plan.certified else set())
     wanted |= {"chart_y", "chart_refs"} if plan.model.geometry.rescales else set()
     if not wanted <= set(arrays):
         raise ValueError(f"its array {min(wanted - set(arrays))!r} is missing")

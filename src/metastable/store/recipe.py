@@ -51,7 +51,8 @@ def fingerprint(plan: Plan, x: np.ndarray, until: Until, parts: Parts) -> str | 
 
 def settings_of(plan: Plan) -> dict[str, Any]:
     """The settings of a plan by the names of `simulate`."""
-    return {name: plan.method.name if name == "method" else getattr(plan, name) for name in SETTINGS}
+    own = {"method": plan.method.name, "seed": plan.given_seed}
+    return {name: own[name] if name in own else getattr(plan, name) for name in SETTINGS}
 
 
 def recipe_of(
@@ -67,6 +68,8 @@ def recipe_of(
     beyond = [] if x is not None else ["tokens"]
     if settings["method"] not in METHODS:
         beyond.append("method")
+    if isinstance(settings["seed"], list):
+        beyond.append("seed")
     if isinstance(until, (str, int)):
         table["until"] = until
     elif until is not None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from metastable.backend import Array, Numeric, jax, jnp, register
+from metastable.backend import Array, Numeric, jax, jnp, ready, register
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError
 
@@ -47,6 +47,7 @@ def chart_of(dyn: Dynamics, d: int, n: int, layer: float | None = None, whole: b
     ``layer`` is dt in discrete time. ``whole`` says whether V is taken as a matrix instead of by its eigenvectors;
     without it, it is where these are ill-conditioned.
     """
+    ready()  # all that is computed in a chart begins here
     V = dyn.weights.value_map(d=d)[0]
     A = dyn.weights.score_map(d=d)[0]
     bias = None

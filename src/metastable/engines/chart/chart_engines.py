@@ -105,7 +105,7 @@ class JaxChart(Engine):
         return pace(plan)
 
     def span(self, plan: Plan, state: State) -> float:
-        return float(state["length"])
+        return float(state["length"]) or _shortest(plan)  # 0: a run of no time that is extended
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         y, refs = start(plan, x)
@@ -116,7 +116,8 @@ class JaxChart(Engine):
         return {"y": y, "refs": refs, "t": np.asarray(0.0), "count": np.asarray(0), "length": length}
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
-        groups, parts = kinds(plan), []
+        most, parts = max(1, chart_state.MOST_ENTRIES // plan.n**2), []
+        groups = [group[k : k + most] for group in kinds(plan) for k in range(0, len(group), most)]
         for group in groups:
             own = state if len(groups) == 1 else {n: a[group] if np.ndim(a) > 1 else a for n, a in state.items()}
             parts.append(self._advance(plan, own, stops, group))
@@ -273,8 +274,7 @@ class KernelChart(Engine):
 
     def start(self, plan: Plan, x: np.ndarray) -> State:
         y, refs = start(plan, x)
-        made = kernel_runs.start(y, refs)
-        return {**{name: value for name, value in made._asdict().items() if name != "k"}, "k": np.asarray(0)}
+        return {**kernel_runs.start(y, refs)._asdict(), "k": np.asarray(0)}
 
     def advance(self, plan: Plan, state: State, stops: Stops) -> tuple[State, Saved]:
         ends = [np.array(state[name]) for name in ("before", "after", "now", "refs")]
@@ -303,7 +303,7 @@ class KernelChart(Engine):
         x = kernel_runs.tokens(zeta, S) if kept.all() else np.zeros(zeta.shape)
         if not kept.all():
             x[kept] = kernel_runs.tokens(zeta[kept], S)
-        after = {**{name: value for name, value in end._asdict().items() if name != "k"}, "k": np.asarray(end.k)}
+        after = {**end._asdict(), "k": np.asarray(end.k)}
         extra = {"chart_y": saved.y, "chart_refs": saved.refs}
         reached, nobody = np.full(plan.runs, stops.end), np.zeros(plan.runs, bool)
         left_out = hidden(plan, found, stops.times, saved.y, saved.refs)

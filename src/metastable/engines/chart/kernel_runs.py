@@ -15,7 +15,7 @@ from metastable.engines.chart.basis import Chart, quiet_product
 from metastable.engines.chart.kernel_steps import run
 from metastable.engines.simd.threads import cores, pieces, share
 
-_SHARED = 2**16  # numbers from which waking another core pays
+_SHARED = 2**16  # numbers (512 KB) that are moved in about the 20 microseconds of waking another thread
 
 
 class State(NamedTuple):

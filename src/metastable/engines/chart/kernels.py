@@ -26,8 +26,8 @@ from metastable.engines.simd.vectors import between, fill, inner, larger, load, 
 
 WIDTH = 8  # lanes of a vector of float64
 PANEL = VECTORS * WIDTH  # queries side by side
-_DEEP = 128  # tokens that are summed at once, or not at all
-_MIRRORED = 512  # tokens up to which all of T is kept, to use that it is symmetric
+_DEEP = 128  # tokens that are summed at once, or not at all: with a panel's scores 16 KB, half of a first cache
+_MIRRORED = 512  # tokens up to which all of T is kept, to use that it is symmetric: 2 MB, a second cache
 
 
 class Basis(NamedTuple):

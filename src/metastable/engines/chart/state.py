@@ -30,7 +30,7 @@ from metastable.engines.chart.basis import CAP, Chart, contracting, flow, quiet_
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.normalise import positive
 
-_MOST_ENTRIES = 2**23  # attention entries held at once
+MOST_ENTRIES = 2**23  # attention entries held at once
 
 
 # --- the state --------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def _same(refs: Array, rows: Array) -> Array:
 def by_rows(dyn: Dynamics, y: Array, some: Callable[[Array | None], Array]) -> Array:
     """``some(rows)``, (..., m, .), for all queries: at once (None), or in blocks when n x n entries are too many."""
     n = y.shape[-2]
-    block = max(1, min(n, _MOST_ENTRIES // max(1, y[..., 0].size)))
+    block = max(1, min(n, MOST_ENTRIES // max(1, y[..., 0].size)))
     if block >= n or not dyn.normalise.by_rows:
         return some(None)
     count = -(-n // block)

@@ -104,7 +104,7 @@ def spectral(
     if why is not None:
         return why
     seen = _seen(given.n, weights, view)
-    got = _within_tolerance(given, seen, view, tol, radial)
+    got = _within_tolerance(given, seen, view, tol, bool(radial))
     if isinstance(got, str):
         return got
     if not got.measured <= 4 * got.error + 4 * ranks.ROUNDING:

@@ -13,8 +13,11 @@ from metastable.engines.simd.exponential import LOG2E
 from metastable.engines.simd.vectors import kernel
 
 GROUP = 32  # points are padded to whole groups of four vectors
-_PIECE = 16_384  # tokens in a piece, at most about
+_PIECE = 16_384  # tokens in a piece, at most about: its rows of 8 bytes a number stay in a second cache
 _PARTS = 8  # pieces of the sums over tokens, whatever the number of threads: sums come out the same
+# Below these sizes a piece takes less than the 20 microseconds of waking a thread: so many tokens (or pairs, in
+# `exact_rows`) for so many pieces. They are the same on every machine, because where sums are cut decides their bits.
+_ALONE, _FOUR, _LIGHT, _PAIRS = 1000, 10_000, 20_000, 200_000
 
 
 class Points(NamedTuple):
@@ -68,12 +71,12 @@ def _settle(out: Any, Q: Any, length: float, first: int, last: int, floors: Any,
 
 def cuts(n: int, step: int) -> list[tuple[int, int]]:
     """The pieces into which n tokens are cut; what is summed for one of them stays in the second cache."""
-    return threads.pieces(n, max(_PARTS, n // _PIECE) if n > 10_000 else 4 if n > 1000 else 1, step)
+    return threads.pieces(n, max(_PARTS, n // _PIECE) if n > _FOUR else 4 if n > _ALONE else 1, step)
 
 
 def _light_cuts(n: int) -> list[tuple[int, int]]:
     """Pieces for work of a few cycles per token, where threads pay late."""
-    return threads.pieces(n, max(_PARTS, n // _PIECE) if n > 20_000 else 1, GROUP)
+    return threads.pieces(n, max(_PARTS, n // _PIECE) if n > _LIGHT else 1, GROUP)
 
 
 def unit_rows(points: np.ndarray, sign: float, out: np.ndarray) -> tuple[float, float]:
@@ -119,7 +122,7 @@ def exact_rows(given: Points, rows: np.ndarray, high: np.ndarray) -> np.ndarray:
     low, shift = np.zeros(len(rows), np.int64), np.full(len(rows), given.kappa * LOG2E)
     out = np.zeros((4, len(rows)))
     # four rows at least share what is read of the columns, which for many tokens comes from far away
-    parts = threads.pieces(len(rows), 8 * threads.cores() if len(rows) * given.n > 200_000 else 1, step=4)
+    parts = threads.pieces(len(rows), 8 * threads.cores() if len(rows) * given.n > _PAIRS else 1, step=4)
     threads.share(lambda p: row_sums(Q, given.K, given.S, low, high, shift, *parts[p], out, 8), len(parts))
     return out
 
