@@ -24,7 +24,7 @@ from metastable.solve.simulate import simulate
 from metastable.theory.hypotheses import good_triple
 from metastable.theory.leading import leading
 from metastable.theory.theorems import Triple, certified_until
-from metastable.theory.verdicts import Verdict, from_readings, judge_share
+from metastable.theory.verdicts import Verdict, from_settings, judge_share
 from metastable.trajectory import Trajectory
 
 SOURCE = "second paper, after Theorem 4.1"
@@ -196,6 +196,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def _leaders(params: Params, data: Data, key: str, when: str, required: float) -> Verdict:
+    """A row for each family of weights; both must hold. (Changed after data had been seen: one sufficed.)"""
     seeds = np.arange(params.seed, params.seed + len(data[key]))
     settled = data["boolean"] <= boolean_attention.BOOLEAN
     rows = [
@@ -210,7 +211,7 @@ def _leaders(params: Params, data: Data, key: str, when: str, required: float) -
         )
         for k, family in enumerate(FAMILIES)
     ]
-    return from_readings(
+    return from_settings(
         f"Leaders are the tokens of largest component along phi_1 in modulus, {when}.",
         SOURCE,
         rows,

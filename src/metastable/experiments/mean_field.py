@@ -19,6 +19,7 @@ from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, appendix A"
 TITLE = "Distance of two samples of one law against their size"
+LARGEST = 1e3  # a bound on W1(t)/W1(0) above this says nothing: nothing could break it
 
 
 @dataclass(frozen=True)
@@ -139,28 +140,50 @@ def parting_rate(reach: np.ndarray) -> np.ndarray:
     return np.asarray(reach**2 + np.exp(2.0 * reach**2) * (1.0 + 2.0 * reach**2))
 
 
+def stability(claim: str, parted: list[np.ndarray], room: list[np.ndarray], seeds: list[int], notes: str) -> Verdict:
+    """log W1(t)/W1(0) <= ``room``, both (b, T) for each size; trivial where the bound is above LARGEST at every time.
+
+    Changed after data had been seen: the bound grows like the exponential of an exponential, e^(10^5) within one unit
+    of time, and counted as a theorem that holds at times where nothing could have broken it.
+    """
+    told = [bound <= np.log(LARGEST) for bound in room]
+    heard = np.concatenate([t.any(axis=1) for t in told])
+    first = np.median(np.exp(np.minimum(np.concatenate([bound[:, 0] for bound in room]), 700.0)))
+    said = f"the bound on W1(t)/W1(0) is above {LARGEST:g} at every time asked"
+    if heard.any():
+        largest = max(float(np.exp(p[t]).max()) for p, t in zip(parted, told) if t.any())
+        said = f"the bound is {first:.3g} at the first time, where W1(t)/W1(0) is at most {largest:.2f}"
+    return judge_share(
+        claim,
+        SOURCE,
+        np.concatenate([np.all(p <= bound, axis=1) for p, bound in zip(parted, room)]).tolist(),
+        trivial=(~heard).tolist(),
+        seeds=seeds,
+        notes=f"{said}; {notes}",
+    )
+
+
 def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:
-    """W1(t) <= exp(int_0^t L) W1(0), at every saved time.
+    """W1(t) <= exp(int_0^t L) W1(0), at every saved time; see `stability`.
 
     Match the two samples in order (a flow on the line keeps order). For tokens in [-R, R] and Q = K = V = 1 the field
     v[mu](x) has |dv/dx| = variance of the tilted law <= R^2. Moving a unit of mass from y changes v by at most its
     tilted weight times |1 + x(y - m)|, the weight relative to its mass being at most e^{2 R^2}. So (d/dt) W1 <= L W1
     with L = R^2 + e^{2 R^2}(1 + 2 R^2), R = R(t) as measured. Rounding is far below the slack.
     """
-    outcomes, seeds = [], []
+    parted, room, seeds = [], [], []
     for n in params.sizes:
         W, reach = data[f"W-{n}"], data[f"reach-{n}"]
         rate = parting_rate(reach)  # (b, T), increasing in t
-        room = np.cumsum(params.dt * rate, axis=1)  # above the integral: each step at its own, larger, rate
-        parted = np.log(W[:, 1:] / W[:, :1])
-        outcomes += np.all(parted <= room[:, 1:], axis=1).tolist()
+        room.append(np.cumsum(params.dt * rate[:, 1:], axis=1))  # each step at the rate of its end, which is larger
+        parted.append(np.log(W[:, 1:] / W[:, :1]))
         seeds += [params.seed + k for k in range(len(W))]
-    return judge_share(
+    return stability(
         "Two clouds part no faster than the stability estimate allows, W1(t) <= exp(int_0^t L) W1(0).",
-        SOURCE,
-        outcomes,
-        seeds=seeds,
-        notes=f"they part far more slowly: W1(t)/W1(0) at t = {params.horizon:g} has median {np.median(growth):.2f}, "
+        parted,
+        room,
+        seeds,
+        f"they part far more slowly: W1(t)/W1(0) at t = {params.horizon:g} has median {np.median(growth):.2f}, "
         f"maximum {growth.max():.2f}",
     )
 

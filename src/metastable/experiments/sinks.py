@@ -20,7 +20,7 @@ from metastable.experiments.second_token import judge_angle
 from metastable.experiments.sink_runs import BINS, LINEAR, SCORES, VALUES, attention, matrices, measured, tokens
 from metastable.initial import sphere
 from metastable.observables import sink_baseline
-from metastable.theory.verdicts import Row, Verdict, from_readings, judge_number
+from metastable.theory.verdicts import Row, Verdict, from_settings, judge_number
 
 SMALL = (0.1, 0.3)  # a small alignment, where 1 is the largest
 SIGNIFICANT = 2.0  # times the share that uniform attention would give
@@ -193,6 +193,7 @@ def _rows(params: Params, data: Data, change: np.ndarray, v: int, name: str) -> 
 
 
 def _exponential(params: Params, data: Data) -> Verdict:
+    """A row for each beta, all of which must hold. (Changed after data had been seen: one sufficed.)"""
     inside = (BINS[:-1] >= SMALL[0] - 1e-9) & (BINS[1:] <= SMALL[1] + 1e-9)
     total, count = (data[key][..., inside].sum(axis=-1) for key in ("weight_sum", "weight_count"))
     mean = total / np.maximum(count, 1.0)  # (b, betas + 1)
@@ -208,7 +209,7 @@ def _exponential(params: Params, data: Data) -> Verdict:
         )
         for k, beta in enumerate(params.betas)
     ]
-    return from_readings(
+    return from_settings(
         f"Even small alignments of query and key ({SMALL[0]:g} to {SMALL[1]:g}) get significant attention, at least "
         f"{SIGNIFICANT:g} times their share.",
         SOURCE,

@@ -1,4 +1,4 @@
-"""What a verdict is: a claim, a criterion, a measured number with its interval, and a status; as text, card and JSON."""
+"""What a verdict is: a claim, a criterion, a measured number with its interval, a status; as text, card and JSON."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal

@@ -1,7 +1,7 @@
 """Verdicts: a claim, a criterion fixed beforehand, a measured number with its confidence interval, and a status.
 
-`RULE` says in one sentence how a measured number becomes a status; the gallery prints it. A sentence that can be read in
-several ways is one verdict with a `Row` per reading (`from_readings`), and so is a claim about every one of several
+`RULE` says in one sentence how a measured number becomes a status; the gallery prints it. A sentence that can be read
+in several ways is one verdict with a `Row` per reading (`from_readings`), and so is a claim about every one of several
 settings (`from_settings`).
 """
 
