@@ -16,7 +16,7 @@ import numpy as np
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments import sink_pictures, sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
-from metastable.experiments.second_token import judge_angle
+from metastable.experiments.second_token import SAID, judge_angle
 from metastable.experiments.sink_runs import BINS, LINEAR, SCORES, VALUES, attention, matrices, measured, tokens
 from metastable.initial import sphere
 from metastable.observables import sink_baseline
@@ -257,7 +257,7 @@ EXPERIMENT = Experiment(
     full={"instances": 2000},
     text="The first token is seen by all, so it receives more attention than the others even when attention is "
     "uniform. The ratio to that share, with what a token gives to itself left out, is 1 at t = 0 for any Q and K; the "
-    "pictures show what the dynamics make of it, and how the exponential turns alignments into weights.",
+    "pictures show what the dynamics make of it, and how the exponential turns alignments into weights. " + SAID,
     check=check,
     finding=finding,
     topic="observation",
