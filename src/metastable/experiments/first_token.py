@@ -221,8 +221,8 @@ def finding(params: Params, data: Data) -> Finding:
     ]
     return Finding(
         "The first token attracts those that follow, or repels them, by the sign of V's leading eigenvalue (Fig. 8).",
-        f"Turning the first token round moves the mean cosine of the others by {'; '.join(parts)} "
-        f"(t = {params.snapshots[-1]:g}).",
+        f"What the others owe to the first token, half of what their mean cosine with it changes when it is turned "
+        f"round, is {'; '.join(parts)} (t = {params.snapshots[-1]:g}).",
         "What the others owe to the first token",
     )
 

@@ -221,7 +221,7 @@ def finding(params: Params, data: Data) -> Finding:
     return Finding(
         "The flow is well posed for measures, so samples of one law stay together.",
         f"On the line the distance of two samples falls like n^{_slope(params, data, 0)[0]:.2f} at t = 0 and like "
-        f"n^{_slope(params, data, -1)[0]:.2f} at t = {params.horizon:g}: sampling error, n^-0.50, and nothing else.",
+        f"n^{_slope(params, data, -1)[0]:.2f} at t = {params.horizon:g}; the error of sampling falls like n^-0.50.",
         TITLE,
     )
 

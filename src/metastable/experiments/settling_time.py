@@ -207,7 +207,7 @@ def finding(params: Params, data: Data) -> Finding:
     return Finding(
         "Most tokens are clustered after few layers; how few depends on the modulus of the start (Remark 3).",
         f"Nine of ten tokens settle by t = {times[-1]:.1f} from [-{params.sides[-1]:g}, {params.sides[-1]:g}]^3 and "
-        f"by t = {times[0]:.1f} from [-{params.sides[0]:g}, {params.sides[0]:g}]^3; then they close in like e^(-t).",
+        f"by t = {times[0]:.1f} from [-{params.sides[0]:g}, {params.sides[0]:g}]^3 (medians over starts).",
         SETTLING,
     )
 
