@@ -46,7 +46,7 @@ def test_linear_time_velocity_is_the_flow():
 
 
 def test_mean_field_judges():
-    params = mean_field.Params(sizes=(32, 64, 128, 256), instances=60, least=60, dt=0.25, horizon=0.5)
+    params = mean_field.Params(sizes=(32, 64, 128, 256), instances=60, least=60, dt=0.1, horizon=0.5)
     data = mean_field.run(params, Work())
     rate, constant, stable = mean_field.judge(params, data)
     assert stable.status == "holds"

@@ -24,7 +24,7 @@ def high_dimensions(counterexample: str) -> Verdict:
     data: Data = {}
     for name in ("high", "large", "equal"):
         outcome = np.full(24, claim_instances.HOLDS)
-        outcome[7] = claim_instances.FAILS if name == counterexample else claim_instances.HOLDS
+        outcome[7] = claim_instances.BREAKS if name == counterexample else claim_instances.HOLDS
         data |= {f"{name}_{key}": np.ones(24) for key in ("codimension", "reached", "residual")}
         data |= {f"{name}_outcome": outcome, f"{name}_trivial": np.zeros(24, dtype=bool)}
     return codimension._in_high_dimension(CodimensionParams(seed=100), data, "Tokens tend to three subspaces, ")
