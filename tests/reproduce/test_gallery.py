@@ -188,6 +188,7 @@ def test_an_experiment_shows_figures_first_and_folds_its_verdicts(pages):
         assert f">{heading} <span>" in folded
     assert folded.count('<tr class="reading">') == 2
     assert "Tokens &lt;swirl&gt;" in folded
+    assert folded.count("Seeds 0, 1, 2.") == 2, "of the failing verdict, and of the row of one that holds"
     pictures = [values for tag, values in page.tags if tag == "img"]
     films = [values for tag, values in page.tags if tag == "video"]
     assert len(pictures) == len(films) == 1
@@ -237,7 +238,7 @@ def test_verdicts_as_a_document(home):
     text = (home / "verdicts.md").read_text()
     assert text == markdown(contents(home, ["good", "wrong", "every", "plain"]).records.values(), "Verdicts")
     assert "| trivial only | theorem | All in one point |" in text
-    assert "| fails |  | read as: It fails |" in text
+    assert "| fails |  | row: It fails |" in text
 
 
 def test_a_preview_is_small(home):

@@ -229,16 +229,13 @@ def finding(params: Params, data: Data) -> Finding | None:
     if model_access.SKIPPED in data:
         return None
     trained = int(data["trained"])
-    left = {
-        f"{k}-{s:g}": data[f"{k}-{s:g}"][:, min(trained, data["whole-1"].shape[1] - 1)].mean()
-        for k in KINDS
-        for s in (0.0, 1.0)
-    }
+    at = min(trained, data["whole-1"].shape[1] - 1)
+    names = ("attention-0", "attention-0/rank", "attention-1", "whole-0", "whole-1")
+    alone, rank, skips, mlp, both = (data[name][:, at].mean() for name in names)
     return Finding(
         "Skip connections and feedforward networks are said to prevent attention's collapse to rank one.",
-        f"In a real model attention alone is within {left['attention-0']:.1g} of one point after {trained} layers, "
-        f"with its skip connections {left['attention-1']:.2g}, with its MLP {left['whole-0']:.2g}, with both "
-        f"{left['whole-1']:.2g}.",
+        f"In a real model attention alone is within {alone:.1g} of one point after {trained} layers ({rank:.1g} of rank "
+        f"one), with its skip connections {skips:.2g}, with its MLP {mlp:.2g}, with both {both:.2g}.",
         TITLE,
     )
 

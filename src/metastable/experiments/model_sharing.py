@@ -177,7 +177,7 @@ def _difference(
     return judge_number(
         claim,
         SOURCE,
-        gap[np.isfinite(gap)],
+        gap,
         (least, np.inf),
         kind="observation",
         notes=f"{what}: {np.nanmean(one):.3g} against {np.nanmean(other):.3g}; a difference of {least:g} was asked for",
