@@ -151,7 +151,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 (0.0, np.inf),
                 kind="observation",
                 notes=f"random Q and K, beta = 1, t = {params.times[-1]:g}; at t = 0 it was "
-                f"{data[name][:, v, 0, main, 0].mean():.3f}, at the end {data[name][:, v, 0, main, -1].mean():.3f}; other rows do not decide",
+                f"{data[name][:, v, 0, main, 0].mean():.3f}, at the end {data[name][:, v, 0, main, -1].mean():.3f}; "
+                "other rows do not decide",
             )
             verdicts.append(replace(found, rows=_rows(params, data, change[:, v], v, name)))
     return [*verdicts, _exponential(params, data), _against_linear(params, data), *_second(params, data)]
