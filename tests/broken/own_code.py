@@ -14,18 +14,22 @@ from metastable.solve.plan import with_numbers
 
 
 def _line_velocity(kind: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Eq. (1) on the line with a mistake, pair by pair; without a mask and with V = 1 the other two are none."""
-    beta = 0.5 if kind == "half beta" else 1.0
+    """Eq. (1) on the line with a mistake; without a mask and with V = 1 the other two are none.
 
-    def velocity(x: np.ndarray) -> np.ndarray:
-        scores = beta * x[..., :, None] * x[..., None, :]  # (..., n, n)
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        P = weights / weights.sum(axis=-1, keepdims=True)
-        if kind == "transposed":
-            P = np.swapaxes(P, -1, -2)
-        return np.asarray((P @ x[..., None])[..., 0])
+    Half the beta is the whole one for tokens that are shorter by sqrt(2); A^T x goes pair by pair.
+    """
+    whole = mean_field.velocity
 
-    return velocity
+    def halved(x: np.ndarray) -> np.ndarray:
+        return whole(x / np.sqrt(2.0)) * np.sqrt(2.0)
+
+    def transposed(x: np.ndarray) -> np.ndarray:
+        scores = x[..., :, None] * x[..., None, :]  # (..., n, n), symmetric
+        top = scores.max(axis=-1)
+        weights = np.exp(scores - top[..., None, :])  # row j of A is column j here
+        return np.asarray((weights @ (x / weights.sum(axis=-2))[..., None])[..., 0])
+
+    return halved if kind == "half beta" else transposed
 
 
 @contextmanager

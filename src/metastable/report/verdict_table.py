@@ -114,7 +114,7 @@ def markdown(records: Iterable[Record], title: str) -> str:
     lines = [f"# {title}", ""]
     for record in records:
         lines += [f"## {record.about['title']} (`{record.name}`)", "", f"{record.about['source']}.", ""]
-        lines += ["| verdict | kind | claim | measured, 95% interval | instances |", "| --- | --- | --- | --- | --- |"]
+        lines += ["| verdict | kind | claim | measured, interval | instances |", "| --- | --- | --- | --- | --- |"]
         for v in record.verdicts:
             lines.append(_line(v.status, v.kind, v.claim, v))
             lines += [_line(row.status, "", f"row: {row.reading}", row) for row in v.rows]

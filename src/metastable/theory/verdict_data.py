@@ -47,7 +47,7 @@ class Verdict:
     measured : float
         The number that the criterion judges.
     interval : (float, float)
-        Its 95% confidence interval.
+        Its 95% confidence interval, a wider one where the criterion says so, or the range of an identity's values.
     failing_seeds : tuple of int
         Instances that break the claim, to be replayed.
     notes : str
@@ -86,7 +86,7 @@ class Verdict:
         return f"Verdict({self.status}: {said}; {self.reading()}, {self.eligible} instance{'s' * (self.eligible != 1)})"
 
     def _repr_html_(self) -> str:
-        counted = f"{self.reading()} (95% interval); {self.eligible} of {self.instances} instances are eligible"
+        counted = f"{self.reading()} (with the criterion's interval); {self.eligible} of {self.instances} instances are eligible"
         facts = [("claim", f"{self.claim} ({self.source})"), ("measured", counted), ("criterion", self.criterion)]
         rows = [(row.status, row.reading) for row in self.rows]
         return card(self.status.capitalize(), [*facts, *rows, *([("note", self.notes)] if self.notes else [])])
@@ -94,7 +94,7 @@ class Verdict:
     def __str__(self) -> str:
         lines = [
             f"{self.status.upper()}: {self.claim} ({self.source}, {self.kind})",
-            f"  measured, with its 95% interval: {self.reading(6)}; "
+            f"  measured, with the criterion's interval: {self.reading(6)}; "
             f"{self.eligible} of {self.instances} instances satisfy the hypotheses",
             f"  criterion: {self.criterion}",
         ]
