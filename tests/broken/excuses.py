@@ -3,4 +3,8 @@
 (experiment, place, mistake) -> the reason.
 """
 
-EXCUSED: dict[tuple[str, str, str], str] = {}
+_SPEEDS = "engines make its runs; the equation only tells slow tokens from those at rest"
+
+EXCUSED: dict[tuple[str, str, str], str] = {
+    ("single-cluster", "equation", kind): _SPEEDS for kind in ("transposed", "unmasked", "half beta")
+}

@@ -12,6 +12,8 @@ from metastable.experiments import (
     model_dynamics,
     rank_collapse,
     rank_collapse_verdicts,
+    settling_time,
+    single_cluster,
     sinks,
 )
 from metastable.experiments.base import Data, Work
@@ -102,3 +104,18 @@ def test_the_distance_from_rank_one_is_judged_and_drawn() -> None:
     lost = next(v for claim, v in found.items() if "converges to a rank-1 solution" in claim)
     assert [row.reading.split()[0] for row in lost.rows] == ["Random", "The", "Unit"]
     assert rank_collapse_verdicts.RANKS in rank_collapse.draw(params, data)
+
+
+def test_a_token_that_grows_breaks_the_hull() -> None:
+    params = settling_time.Params(instances=24, sides=(1.0,), ns=(4,))
+    data = {f"{name}_longest": np.full(24, 1.0) for name in ("side1", "n4")}
+    assert settling_time._inside(params, data).status == "holds"
+    data["n4_longest"][5] = 1.001
+    assert settling_time._inside(params, data).failing_seeds == (5,)
+
+
+def test_a_second_token_that_moves_away_is_a_failure_and_no_crash() -> None:
+    params = single_cluster.Params(instances=1)
+    data = {"t": np.array([0.0, *params.snapshots]), "second": np.full((1, 1 + len(params.snapshots)), 0.7)}
+    data["second"][:, -1] = 0.8
+    assert single_cluster._second_token(params, data).status == "fails"

@@ -87,11 +87,23 @@ def run(params: Params, work: Work) -> Data:
         def chunk(first: int, last: int, n: int = n) -> Data:
             pairs = np.stack([samples(params.seed + k, n) for k in range(first, last)])  # (b, 2, n)
             path = flow(pairs, params.horizon, params.dt)  # (T, b, 2, n)
-            return {"W": distance(path[:, :, 0], path[:, :, 1]).T, "reach": np.abs(path).max(axis=(2, 3)).T}
+            found = {"W": distance(path[:, :, 0], path[:, :, 1]).T, "reach": np.abs(path).max(axis=(2, 3)).T}
+            return found | {"field": field_ratio(pairs)}
 
         found = work.parts(f"n{n}", params.count(n), max(1, 8192 // n), chunk)
         data[f"W-{n}"], data[f"reach-{n}"] = found["W"], found["reach"]  # (b, T)
+        data[f"field-{n}"] = found["field"]  # (b,)
     return data
+
+
+def field_ratio(x: np.ndarray) -> np.ndarray:
+    """Velocities of samples (b, 2, n) over the law's own, coth(x) - 1/x, among tokens within 1/2 of 0: (b,).
+
+    sum v_i x_i / sum (coth(x_i) - 1/x_i) x_i, so that the mean of a sample, which moves all of them, cancels.
+    """
+    inner = np.where((np.abs(x) < 0.5) & (x != 0.0), x, np.nan)
+    law = 1.0 / np.tanh(inner) - 1.0 / inner
+    return np.asarray(np.nanmean(velocity(x) * inner, axis=(1, 2)) / np.nanmean(law * inner, axis=(1, 2)))
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -109,7 +121,26 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         deciding=len(growth),
         notes=f"exponent at t = 0: {start[0]:.3f}; 1/12 is half the way to the next rate of the theory, n^(-1/3)",
     )
-    return [rate, _no_growth_in_n(params, data, growth), _stability(params, data, growth)]
+    return [rate, _no_growth_in_n(params, data, growth), _stability(params, data, growth), _field(params, data)]
+
+
+def _field(params: Params, data: Data) -> Verdict:
+    """The field that moves a sample is that of its law: the ratio of `field_ratio` is 1 to 3%, for the larger sizes.
+
+    A quotient of means over n tokens is off by about 1/n, 0.2% at n = 512, while columns in the place of rows of the
+    attention matrix would move these tokens 8% to 10% too slowly (y^2/sinh(y) integrated instead of y^2/2), and half
+    the beta by half. Added after a first look, because a transposed attention matrix moved no other verdict; the
+    tolerance was fixed by these two numbers before any ratio was seen.
+    """
+    sizes = params.sizes[len(params.sizes) // 2 :]
+    ratio = np.concatenate([data[f"field-{n}"] for n in sizes])
+    return judge_number(
+        f"Samples of n >= {sizes[0]} tokens are moved by the field of their law, v(x) = coth(x) - 1/x at t = 0.",
+        SOURCE + "; the uniform law's integral",
+        ratio,
+        (0.97, 1.03),
+        notes="measured: the ratio of both over tokens within 1/2 of 0, pair by pair",
+    )
 
 
 def _slope(params: Params, data: Data, index: int, ratio: bool = False) -> tuple[float, float, float]:

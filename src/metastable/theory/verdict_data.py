@@ -86,7 +86,8 @@ class Verdict:
         return f"Verdict({self.status}: {said}; {self.reading()}, {self.eligible} instance{'s' * (self.eligible != 1)})"
 
     def _repr_html_(self) -> str:
-        counted = f"{self.reading()} (with the criterion's interval); {self.eligible} of {self.instances} instances are eligible"
+        eligible = f"{self.eligible} of {self.instances} instances are eligible"
+        counted = f"{self.reading()} (with the criterion's interval); {eligible}"
         facts = [("claim", f"{self.claim} ({self.source})"), ("measured", counted), ("criterion", self.criterion)]
         rows = [(row.status, row.reading) for row in self.rows]
         return card(self.status.capitalize(), [*facts, *rows, *([("note", self.notes)] if self.notes else [])])
