@@ -116,6 +116,6 @@ def test_a_token_that_grows_breaks_the_hull() -> None:
 
 def test_a_second_token_that_moves_away_is_a_failure_and_no_crash() -> None:
     params = single_cluster.Params(instances=1)
-    data = {"t": np.array([0.0, *params.snapshots]), "second": np.full((1, 1 + len(params.snapshots)), 0.7)}
+    data = {"t": np.array([0.0, *params.snapshots]), "second": np.full((1, 4), 0.7), "speed": np.zeros(1)}
     data["second"][:, -1] = 0.8
     assert single_cluster._second_token(params, data).status == "fails"

@@ -52,7 +52,8 @@ def run(params: Params, work: Work) -> Data:
         data = {k: v.reshape(len(seeds), *shape, *v.shape[2:]) for k, v in _cases(params, seeds, grid).items()}
         data["mass"] = data["mass"][:, :, 0, -1]  # random Q, K at the largest beta
         straight = [(v, "Q = K = I", 1.0) for v in VALUES]
-        data["linear"] = _cases(params, seeds, straight, LINEAR)["ratio"]  # (b, V, T)
+        linear = _cases(params, seeds, straight, LINEAR)
+        data |= {"linear": linear["ratio"], "linear_second": linear["second"]}  # (b, V, T)
         return data | _small_alignments(params, seeds)
 
     def other(n: int) -> Any:
@@ -159,10 +160,15 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def _second(params: Params, data: Data) -> list[Verdict]:
-    """An exact solution, in every run with V = Q = K = I (`second_token`), at t = 2 and the extreme values of beta."""
+    """An exact solution, in every run with V = Q = K = I (`second_token`), at t = 2 and the extreme values of beta.
+
+    The same with linear weights and V = -I, added after a first look: a mistake in those runs moved no other verdict.
+    """
     s, at = SCORES.index("Q = K = I"), params.times.index(2.0)
     seeds = [params.seed + k for k in range(len(data["second"]))]
-    return [
+    v, where = VALUES.index("V = -I"), "V = -I, linear weights"
+    starts, ends = (data["linear_second"][:, v, k] for k in (0, at))
+    return [judge_angle(starts, ends, 2.0, 1.0, -1.0, seeds, where, "linear")] + [
         judge_angle(
             data["second"][:, 0, s, k, 0],
             data["second"][:, 0, s, k, at],
