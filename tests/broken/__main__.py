@@ -59,8 +59,8 @@ def _line(trial: Trial, checks: bool) -> str:
 def _summary(found: Sequence[Trial], checks: bool) -> int:
     quiet = [t for t in found if t.silent_check]
     still = [] if checks else [t for t in found if t.silent_verdicts]
-    excused = [t for t in still if _place(t) in EXCUSED]
-    still = [t for t in still if t not in excused]
+    excused = [t for t in found if t in (*quiet, *still) and _place(t) in EXCUSED]
+    quiet, still = ([t for t in silent if t not in excused] for silent in (quiet, still))
     crashed = [t for t in found if t.errors]
     reached = sum(t.reached for t in found)
     print(f"\n{reached} breakages reach {len({t.experiment for t in found if t.reached})} experiments.")
@@ -68,8 +68,8 @@ def _summary(found: Sequence[Trial], checks: bool) -> int:
     print(f"Ended in an error, which is no verdict: {_named(crashed)}")
     if not checks:
         print(f"Verdicts that stayed silent with self-checks off: {_named(still)}")
-        for t in excused:
-            print(f"  excused: {t.experiment}, {t.breakage}: {EXCUSED[_place(t)]}")
+    for t in excused:
+        print(f"  excused: {t.experiment}, {t.breakage}: {EXCUSED[_place(t)]}")
     return int(bool(quiet or still or crashed))
 
 

@@ -1,4 +1,4 @@
-"""Mistakes that no verdict can show although the data do, and why: there the self-check is all that notices.
+"""Mistakes that a self-check, or no verdict, can show although the data differ, and why.
 
 (experiment, place, mistake) -> the reason.
 """
@@ -6,5 +6,7 @@
 _SPEEDS = "engines make its runs; the equation only tells slow tokens from those at rest"
 
 EXCUSED: dict[tuple[str, str, str], str] = {
-    ("single-cluster", "equation", kind): _SPEEDS for kind in ("transposed", "unmasked", "half beta")
+    **{("single-cluster", "equation", kind): _SPEEDS for kind in ("transposed", "unmasked", "half beta")},
+    ("special-starts", "chart-kernels", "no V"): "V is the identity on every coordinate that its tokens have: the "
+    "equation is the same, and only rounding, which decides when symmetric starts break, is another",
 }
