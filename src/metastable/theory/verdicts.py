@@ -230,7 +230,7 @@ def from_readings(
     """
     if not verdicts:
         raise InputError("from_readings needs at least one verdict, one per reading.")
-    status = "holds" if any(v.status == "holds" for v in verdicts) else _common(verdicts)
+    status: Status = "holds" if any(v.status == "holds" for v in verdicts) else _common(verdicts)
     shown = next((v for v in verdicts if v.status == status), verdicts[0])
     rule = f"at least one of {len(verdicts)} readings holds; {shown.criterion}"
     return _of_rows(claim, source, kind, status, shown, rule, shown.failing_seeds, notes, verdicts)
@@ -257,7 +257,7 @@ def from_settings(
     if not verdicts:
         raise InputError("from_settings needs at least one verdict, one per setting.")
     failing = [v for v in verdicts if v.status == "fails"]
-    status = "fails" if failing else _common(verdicts)
+    status: Status = "fails" if failing else _common(verdicts)
     weakest = next((v for v in verdicts if v.status != "holds"), verdicts[0])
     shown = next((v for v in verdicts if v.status == status), weakest)
     rule = f"in each of {len(verdicts)} settings; {shown.criterion}"
