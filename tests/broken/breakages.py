@@ -15,6 +15,7 @@ broken inside: functions of `metastable.equation` are replaced, so that engines 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -43,8 +44,13 @@ def _mistaken(dyn: Dynamics, kind: str) -> Dynamics:
         return with_numbers(dyn, mask=masks.FULL)
     if kind == "no V":
         return with_numbers(dyn, weights=replace(dyn.weights, V=None, O=None))
-    rows = normalise.Normalisation(_transposed_rows(dyn.normalise.rows), f"{dyn.normalise.name}, transposed")
-    return with_numbers(dyn, normalise=rows)
+    return with_numbers(dyn, normalise=_transposed(dyn.normalise))
+
+
+@cache
+def _transposed(part: normalise.Normalisation) -> normalise.Normalisation:
+    """One part for all dynamics of an ensemble, whose structure has to be one."""
+    return normalise.Normalisation(_transposed_rows(part.rows), f"{part.name}, transposed")
 
 
 class BrokenEngine(Engine):

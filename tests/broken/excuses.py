@@ -1,8 +1,12 @@
-"""Places in which no verdict can move although the data do, and why: there the self-check is all that notices."""
+"""Mistakes that a self-check, or no verdict, can show although the data differ, and why.
 
-EXCUSED: dict[tuple[str, str], str] = {
-    (
-        "single-cluster",
-        "equation",
-    ): "engines make its runs; the equation only tells slow tokens from those at rest",
+(experiment, place, mistake) -> the reason.
+"""
+
+_SPEEDS = "engines make its runs; the equation only tells slow tokens from those at rest"
+
+EXCUSED: dict[tuple[str, str, str], str] = {
+    **{("single-cluster", "equation", kind): _SPEEDS for kind in ("transposed", "unmasked", "half beta")},
+    ("special-starts", "chart-kernels", "no V"): "V is the identity on every coordinate that its tokens have: the "
+    "equation is the same, and only rounding, which decides when symmetric starts break, is another",
 }

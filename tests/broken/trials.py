@@ -11,7 +11,7 @@ import numpy as np
 
 from metastable import engines
 from metastable.experiments import experiment
-from metastable.experiments.base import Data, Experiment, Work, self_check
+from metastable.experiments.base import Data, Experiment, SelfCheckError, Work, self_check
 from tests.broken.breakages import KINDS, Breakage
 from tests.broken.own_code import USED_BY
 
@@ -38,20 +38,21 @@ class Trial:
 
     experiment: str
     breakage: Breakage
-    stopped: str  # the sentence of the self-check, or of another error; empty where it passed
-    reached: bool  # whether the experiment's data, or an error, show the breakage at all
-    changed: int  # verdicts whose status changed; all of them where the run ended in an error
+    stopped: str  # the sentence with which the self-check refused; empty where it passed
+    reached: bool  # whether the experiment's data, a refusal or an error show the breakage at all
+    changed: int  # verdicts whose status changed
     verdicts: int
+    errors: tuple[str, ...] = ()  # what the check or the run ended in, other than a refusal
 
     @property
     def silent_check(self) -> bool:
-        """The breakage is in the data and the self-check let it pass."""
+        """The breakage is seen, and the self-check did not refuse."""
         return self.reached and not self.stopped
 
     @property
     def silent_verdicts(self) -> bool:
-        """The breakage is in the data and no verdict moved."""
-        return self.reached and not self.changed
+        """The breakage is in the data and no verdict moved; a run that crashed has no verdicts, and is named apart."""
+        return self.reached and not self.changed and not any(e.startswith("run") for e in self.errors)
 
 
 @contextmanager
@@ -108,18 +109,21 @@ def trials(name: str, kinds: tuple[str, ...] = KINDS, verdicts: bool = True) -> 
 
 
 def _trial(made: Experiment, params: Any, breakage: Breakage, data: Data, statuses: list[str], verdicts: bool) -> Trial:
+    errors: list[str] = []
     with breakage.applied():
+        stopped = ""
         try:
             self_check(made, params)
-            stopped = ""
-        except Exception as error:
-            stopped = f"{type(error).__name__}: {error}"
-        reached, changed = True, len(statuses)
+        except SelfCheckError as error:
+            stopped = str(error)
+        except Exception as error:  # a crash is no refusal: it might come from anything
+            errors.append(f"check: {type(error).__name__}: {error}")
+        reached, changed = True, 0
         if verdicts or not stopped:  # a check that passed may have had nothing to notice
             try:
                 broken, found = _judged(made, params)
                 reached = not _same(data, broken)
                 changed = sum(a != b for a, b in zip(statuses, found)) + abs(len(statuses) - len(found))
-            except Exception:
-                changed = len(statuses)
-    return Trial(made.name, breakage, stopped, reached, changed, len(statuses))
+            except Exception as error:
+                errors.append(f"run: {type(error).__name__}: {error}")
+    return Trial(made.name, breakage, stopped, reached, changed, len(statuses), tuple(errors))

@@ -1,5 +1,7 @@
 """The experiments on remarks, heads, Ginibre matrices and measures: small runs, and their own arithmetic."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from metastable.experiments import discrete_time, ginibre, layer_recursion, mean
 from metastable.experiments import experiment as named
 from metastable.experiments.base import Work
 from metastable.experiments.run_one import settings
+from tests.broken.own_code import _mean_field
 
 NAMES = ("beyond-positive-definite", "discrete-time", "multi-head", "ginibre", "mean-field")
 
@@ -46,10 +49,13 @@ def test_linear_time_velocity_is_the_flow():
 
 
 def test_mean_field_judges():
-    params = mean_field.Params(sizes=(32, 64, 128, 256), instances=60, least=60, dt=0.25, horizon=0.5)
+    params = mean_field.Params(sizes=(32, 64, 128, 256), instances=60, least=60, dt=0.1, horizon=0.5)
     data = mean_field.run(params, Work())
-    rate, constant, stable = mean_field.judge(params, data)
-    assert stable.status == "holds"
+    rate, constant, stable, field = mean_field.judge(params, data)
+    assert stable.status == field.status == "holds"
+    with _mean_field("transposed"):
+        turned = mean_field.run(replace(params, sizes=(128, 256), instances=30), Work())
+    assert mean_field.judge(replace(params, sizes=(128, 256)), turned)[-1].status == "fails", "columns are no rows"
     assert constant.measured == pytest.approx(0.0, abs=0.1)
     assert rate.eligible == sum(params.count(n) for n in params.sizes)
     # W1 of a shifted sample is the shift

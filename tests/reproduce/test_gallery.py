@@ -2,10 +2,6 @@
 
 import dataclasses
 import json
-import os
-import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,16 +12,17 @@ import pytest
 from metastable.experiments.base import Finding
 from metastable.experiments.run_one import run_into
 from metastable.plots import table
+from metastable.report import experiment_page, gallery
 from metastable.report.experiment_record import read
 from metastable.report.front_page import MOST, TOPICS, chosen
 from metastable.report.gallery import SLOTS, contents, write_gallery
+from metastable.report.sections import Media
 from metastable.report.substitutions import SLIPS
 from metastable.report.verdict_table import markdown
 from metastable.theory.verdicts import RULE, STATUSES, Verdict, from_readings, judge_share
 from tests.reproduce.fakes import make
 
 VOID = {"meta", "link", "img", "br", "input", "source"}
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Page(HTMLParser):
@@ -191,6 +188,7 @@ def test_an_experiment_shows_figures_first_and_folds_its_verdicts(pages):
         assert f">{heading} <span>" in folded
     assert folded.count('<tr class="reading">') == 2
     assert "Tokens &lt;swirl&gt;" in folded
+    assert folded.count("Seeds 0, 1, 2.") == 2, "of the failing verdict, and of the row of one that holds"
     pictures = [values for tag, values in page.tags if tag == "img"]
     films = [values for tag, values in page.tags if tag == "video"]
     assert len(pictures) == len(films) == 1
@@ -240,7 +238,7 @@ def test_verdicts_as_a_document(home):
     text = (home / "verdicts.md").read_text()
     assert text == markdown(contents(home, ["good", "wrong", "every", "plain"]).records.values(), "Verdicts")
     assert "| trivial only | theorem | All in one point |" in text
-    assert "| fails |  | read as: It fails |" in text
+    assert "| fails |  | row: It fails |" in text
 
 
 def test_a_preview_is_small(home):
@@ -252,50 +250,19 @@ def test_a_preview_is_small(home):
     assert (home / "good" / "preview.png").stat().st_size < 40_000
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no browser")
-@pytest.mark.parametrize("page", ["index.html", "every/index.html", "gallery.html", "verdicts.html"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_picture_is_cut(home, tmp_path, page, width):
-    """In a browser of that width nothing is wider than the page, and every picture is there."""
-    measure = (
-        "<script>addEventListener('load', () => { for (const d of document.querySelectorAll('details')) d.open = true;"
-        "for (const i of document.images) i.loading = 'eager'; setTimeout(() => {"
-        "const w = document.documentElement.clientWidth, out = [...document.querySelectorAll('body *')].filter("
-        "e => e.getBoundingClientRect().right > w + 1 && !e.closest('.overview thead') && e.offsetParent !== null);"
-        "const lost = [...document.images].filter(i => i.complete && !i.naturalWidth);"
-        "document.title = JSON.stringify([w, document.documentElement.scrollWidth, out.map(e => e.outerHTML."
-        "slice(0, 80)), lost.length]); }, 400); });</script>"
-    )
-    target = home / page
-    text = re.sub(r"<meta http-equiv[^>]*>", "", target.read_text()).replace("</body>", measure + "</body>")
-    probe = target.with_name("probe.html")
-    probe.write_text(text)
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"]
-    command += [f"--user-data-dir={tmp_path}", f"--window-size={max(width, 500)},900", "--virtual-time-budget=3000"]
-    if width < 500:  # a window cannot be narrower than 500 pixels: a frame of that width is
-        frame = f"<iframe src='probe.html' style='width:{width}px;height:900px;border:0'></iframe>"
-        (target.with_name("frame.html")).write_text(frame + _relay())
-    shown = target.with_name("frame.html") if width < 500 else probe
-    done = subprocess.run(
-        [*command, "--allow-file-access-from-files", shown.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ},
-    )
-    probe.unlink()
-    target.with_name("frame.html").unlink(missing_ok=True)
-    found = re.search(r"<title>(\[.*?\])</title>", done.stdout)
-    assert found, done.stderr[-300:]
-    client, scroll, wide, lost = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-    assert client == width
-    assert scroll <= client, wide
-    assert lost == 0
+def test_the_single_file_drops_films_and_never_pictures(home, monkeypatch):
+    monkeypatch.setattr(gallery, "BUDGET", 1)
+    page = Page(gallery.single_page(contents(home, ["good", "every"])))
+    assert page.count("video") == 0
+    assert "all pictures are here" in page.text
+    assert page.text.count("Left out to keep this file small") == 2
+    pictures = [values["src"] for tag, values in page.tags if tag == "img"]
+    assert len(pictures) >= 5
+    assert all(address.startswith("data:") for address in pictures)
 
 
-def _relay() -> str:
-    return (
-        "<script>setInterval(() => { const t = document.querySelector('iframe').contentDocument.title; "
-        "if (t.startsWith('[')) document.title = t; }, 50);</script>"
-    )
+def test_an_experiment_without_a_self_check_says_so(home):
+    one = read(home / "good")
+    assert one.checks
+    assert "No self-check" not in experiment_page.experiment(one, Media())
+    assert "No self-check" in experiment_page.experiment(dataclasses.replace(one, checks=()), Media())

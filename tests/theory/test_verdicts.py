@@ -14,6 +14,7 @@ from metastable.theory.verdicts import (
     STATUSES,
     Verdict,
     from_readings,
+    from_settings,
     judge_number,
     judge_share,
     verdict_from_dict,
@@ -110,10 +111,73 @@ def test_readings_of_one_sentence_are_one_verdict():
         from_readings("sentence", "s", [])
 
 
+def test_a_claim_about_settings_needs_all_of_them():
+    holds, fails = judge_share("a", "s", [True] * 30), judge_share("b", "s", [True, False], seeds=[7, 9])
+    more, few = judge_share("b", "s", [False], seeds=[3]), judge_share("c", "s", [True])
+    none, trivial = judge_share("d", "s", []), judge_share("e", "s", [True], trivial=[True])
+    cases = {
+        (holds, holds): "holds",
+        (holds, fails): "fails",
+        (holds, few): "undecided",
+        (holds, trivial): "undecided",
+        (fails, none): "fails",
+        (trivial, none): "trivial only",
+        (none, none): "not measured",
+    }
+    for rows, status in cases.items():
+        verdict = from_settings("claim", "s", rows)
+        assert verdict.status == status
+        assert [row.status for row in verdict.rows] == [v.status for v in rows]
+    verdict = from_settings("claim", "s", [holds, fails, more])
+    assert (verdict.failing_seeds, verdict.measured) == ((3, 9), 0.5)
+    assert from_settings("claim", "s", [holds, few]).notes == ""
+    assert verdict_from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
+    with pytest.raises(InputError, match="one per setting"):
+        from_settings("claim", "s", [])
+
+
+def test_a_reading_that_fails_keeps_its_seeds():
+    fails = judge_share("strict", "s", [True, False], seeds=[7, 9])
+    verdict = from_readings("sentence", "s", [judge_share("loose", "s", [True] * 30), fails])
+    assert (verdict.status, [row.failing_seeds for row in verdict.rows]) == ("holds", [(), (9,)])
+
+
+def test_outcomes_of_numpy_count_and_others_are_refused():
+    verdict = judge_share("c", "s", list(np.arange(30) >= 1), required=0.5)
+    assert (verdict.status, verdict.measured, verdict.failing_seeds) == ("holds", 29 / 30, (0,))
+    for wrong in (1, 0.0, float("nan"), "yes"):
+        with pytest.raises(InputError, match="True, False or None"):
+            judge_share("c", "s", [wrong])
+
+
+def test_what_was_not_measured_is_counted():
+    nan = float("nan")
+    some = judge_number("c", "s", [1.0] * 38 + [nan] * 2, (0.9, 1.1))
+    assert (some.status, some.instances, some.eligible) == ("holds", 40, 38)
+    assert some.notes == "2 of 40 values could not be measured"
+    many = judge_number("c", "s", [1.0] * 37 + [nan] * 3, (0.9, 1.1))
+    assert (many.status, many.measured) == ("undecided", 1.0)
+    assert judge_number("c", "s", [2.0] * 30 + [nan] * 9, (0.9, 1.1)).status == "undecided"
+    assert judge_number("c", "s", [nan] * 30, (0.9, 1.1)).status == "not measured"
+    assert judge_number("c", "s", [1.0] * 99 + [nan], (0.9, 1.1), exact=True).status == "undecided"
+    assert judge_number("c", "s", [nan], (0.9, 1.1), interval=(nan, nan), deciding=30).status == "not measured"
+
+
+def test_an_interval_for_many_rows_is_wider_and_says_so():
+    values = [0.0, 1.0] * 20
+    assert judge_number("c", "s", values, (0.33, 0.67)).status == "holds"
+    wide = judge_number("c", "s", values, (0.33, 0.67), level=1 - 0.05 / 16)
+    assert wide.status == "undecided"
+    assert wide.criterion.startswith("the 99.688% interval")
+    share = judge_share("c", "s", [True] * 30 + [False] * 14, required=0.52)
+    strict = judge_share("c", "s", [True] * 30 + [False] * 14, required=0.52, level=1 - 0.05 / 16)
+    assert (share.status, strict.status) == ("holds", "undecided")
+    assert strict.criterion.startswith("the 99.688% interval")
+
+
 def test_the_rule_names_what_is_done():
     assert RULE.count(". ") == 0, "one sentence"
-    assert str(MINIMUM) in RULE
-    for word in STATUSES:
+    for word in (*STATUSES, str(MINIMUM), "95%", "5%", "readings", "settings", "range of all its values", "wider"):
         assert word in RULE
 
 

@@ -132,6 +132,9 @@ class Experiment:
 def self_check(experiment: Experiment, params: Any) -> dict[str, tuple[float, float]]:
     """Largest differences between the experiment's own code and the plain formulas, each with what is allowed.
 
+    Nothing where there is nothing to compare (no check, or a model that the plain formulas do not cover): the
+    experiment's page says so (`metastable.report.experiment_page.unchecked`).
+
     Raises
     ------
     SelfCheckError

@@ -10,10 +10,12 @@ from metastable.backend import jax, jnp
 from metastable.engines.chart import basis, state
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
+from metastable.experiments import exact_pairs
 from metastable.experiments.base import Data, judged_by_validity
 from metastable.solve.simulate import simulate
 from metastable.theory.limits import BooleanAttention
-from metastable.theory.theorems import certified_until
+from metastable.theory.theorems import Claim, Triple, certified_until
+from metastable.theory.verdicts import Verdict
 from metastable.trajectory import Trajectory
 
 SHARES = np.concatenate([np.linspace(0.0, 0.6, 28), np.linspace(2 / 3, 1.0, 5)])  # of the horizon
@@ -65,6 +67,16 @@ def attention(run: Trajectory) -> tuple[np.ndarray, np.ndarray]:
 
 
 _compiled: Any = None
+
+
+def pairs(claim: Claim, cases: Sequence[Triple], first: int, method: str, chunk: int) -> Data:
+    """Two groups of tokens with their attention, see `exact_pairs`; no more than `exact_pairs.COUNT`."""
+    return exact_pairs.pairs(claim, cases[: exact_pairs.COUNT], first, method, chunk, attention)
+
+
+def judged_pairs(data: Data, source: str, first: int) -> list[Verdict]:
+    """Where the two groups are, and what attention they give each other."""
+    return [judge(data, source, first) for judge in (exact_pairs.verdict, exact_pairs.attention_verdict)]
 
 
 def _unscaled(run: Trajectory, V: np.ndarray) -> np.ndarray:

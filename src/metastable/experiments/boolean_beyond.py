@@ -14,6 +14,7 @@ from metastable.experiments import boolean_attention
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.plots.style import captioned
+from metastable.theory.theorems import THEOREMS, Triple
 from metastable.theory.verdicts import Verdict, judge_share
 
 SOURCE = "second paper, sec. 2 and Appendix F"
@@ -74,7 +75,13 @@ def run(params: Params, work: Work) -> Data:
 
         made = work.parts(f"family{k}", params.instances, params.chunk, chunk)
         data |= {f"family{k}_{key}": value for key, value in made.items()}
-    return data
+    return data | work.part("pairs", lambda: _pairs(params))
+
+
+def _pairs(params: Params) -> Data:
+    """Two groups of tokens along the leading direction of the first family's V (`exact_pairs`)."""
+    cases = [Triple(*case(params, FAMILIES[0], i)) for i in range(params.instances)]
+    return boolean_attention.pairs(THEOREMS[2], cases, params.seed, params.method, params.chunk)
 
 
 def check(params: Params) -> dict[str, Check]:
@@ -97,7 +104,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
     Boolean: every row is within 1e-3 of a row that is 1 on one token. Of rank at most 2: on one of the same two tokens.
     Rows at rest elsewhere (changed by less than a tenth over the last third of a certified run) break the claim, rows
-    that still move leave it undecided, as in `low_rank_attention`.
+    that still move leave it undecided, as in `low_rank_attention`. The last two, on two groups of tokens, were added
+    after a first look: half the beta moved no other verdict.
     """
     seeds = range(params.seed, params.seed + params.instances)
     verdicts = []
@@ -116,7 +124,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                     notes=f"largest row distance: {boolean_attention.spread(distance[:, -1])}; leaders: {seen}",
                 )
             )
-    return verdicts
+    return [*verdicts, *boolean_attention.judged_pairs(data, SOURCE, params.seed)]
 
 
 def finding(params: Params, data: Data) -> Finding:

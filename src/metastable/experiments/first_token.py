@@ -27,7 +27,7 @@ from metastable.experiments.first_token_measures import (
     owed,
     turned_round,
 )
-from metastable.experiments.second_token import judge_alone
+from metastable.experiments.second_token import SAID, judge_alone
 from metastable.initial import sphere
 from metastable.plots import series, snapshots, trajectories
 from metastable.plots.style import captioned
@@ -221,8 +221,8 @@ def finding(params: Params, data: Data) -> Finding:
     ]
     return Finding(
         "The first token attracts those that follow, or repels them, by the sign of V's leading eigenvalue (Fig. 8).",
-        f"Turning the first token round moves the mean cosine of the others by {'; '.join(parts)} "
-        f"(t = {params.snapshots[-1]:g}).",
+        f"What the others owe to the first token, half of what their mean cosine with it changes when it is turned "
+        f"round, is {'; '.join(parts)} (t = {params.snapshots[-1]:g}).",
         "What the others owe to the first token",
     )
 
@@ -302,7 +302,7 @@ EXPERIMENT = Experiment(
     films=films,
     text="The first token (red) is alone with V: its path is known exactly, and the simulated one is compared with it. "
     "Whether it also attracts the others is measured by turning it round: the same start is run with x_1 and with "
-    "-x_1. Both ends of the leading eigenvector are marked in orange.",
+    "-x_1. Both ends of the leading eigenvector are marked in orange. " + SAID,
     check=check,
     finding=finding,
     topic="observation",

@@ -23,8 +23,8 @@ from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.hypotheses import good_triple
 from metastable.theory.leading import leading
-from metastable.theory.theorems import Triple, certified_until
-from metastable.theory.verdicts import Verdict, from_readings, judge_share
+from metastable.theory.theorems import THEOREMS, Triple, certified_until
+from metastable.theory.verdicts import Verdict, from_settings, judge_share
 from metastable.trajectory import Trajectory
 
 SOURCE = "second paper, after Theorem 4.1"
@@ -80,7 +80,11 @@ def run(params: Params, work: Work) -> Data:
         data = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
         return data | {"along": data["along"] if first == 0 else data["along"][:0]}
 
-    return {**work.parts("runs", params.instances, params.chunk, chunk), "t": times}
+    def groups() -> Data:
+        cases = [triple(params, i) for i in range(params.instances)]
+        return boolean_attention.pairs(THEOREMS[2], cases, params.seed, "rk4", params.chunk)
+
+    return {**work.parts("runs", params.instances, params.chunk, chunk), **work.part("pairs", groups), "t": times}
 
 
 def _measured(case: Triple, run: Trajectory, seed: int) -> Data:
@@ -132,7 +136,7 @@ def check(params: Params) -> dict[str, Check]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Four verdicts; fixed before the first run at default size.
+    """Fixed before the first run at default size, but for the last two (`exact_pairs`), which tell half the beta.
 
     K-flats: the best of up to three hyperplanes found by an algorithm that knows nothing of phi_1 leave no token of the
     certified end farther than FLAT from one of them, in nine of ten instances, in V's own coordinates, each divided by
@@ -192,10 +196,12 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         ),
         _leaders(params, data, "lead_now", "at the end", 0.9),
         _leaders(params, data, "lead_first", "of those at the start", 0.5),
+        *boolean_attention.judged_pairs(data, SOURCE, params.seed),
     ]
 
 
 def _leaders(params: Params, data: Data, key: str, when: str, required: float) -> Verdict:
+    """A row for each family of weights; both must hold. (Changed after data had been seen: one sufficed.)"""
     seeds = np.arange(params.seed, params.seed + len(data[key]))
     settled = data["boolean"] <= boolean_attention.BOOLEAN
     rows = [
@@ -210,7 +216,7 @@ def _leaders(params: Params, data: Data, key: str, when: str, required: float) -
         )
         for k, family in enumerate(FAMILIES)
     ]
-    return from_readings(
+    return from_settings(
         f"Leaders are the tokens of largest component along phi_1 in modulus, {when}.",
         SOURCE,
         rows,

@@ -91,7 +91,7 @@ def run(params: Params, work: Work) -> Data:
 
 
 def _pairs(params: Params) -> Data:
-    """Opposite groups of tokens of the first three rows."""
+    """Two groups of tokens for each of the first three rows."""
     found: Data = {}
     for row, claim in enumerate(CLAIMS):
         cases = [triple(params, row, i) for i in range(min(params.instances, exact_pairs.COUNT))]
@@ -146,10 +146,12 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         )
         for row in range(4)
     ]
-    return rows + [
+    pairs = [
         exact_pairs.verdict(data, f"second paper, Table 1, {SOURCES[row]}", params.seed, f"row{row}_")
         for row in range(3)
     ]
+    shrinking = collapse.Params(method=params.method, n=params.n)
+    return [*rows, *pairs, collapse.by_averages(data["row3_step"], collapse.times(shrinking)[1], params.seed)]
 
 
 def finding(params: Params, data: Data) -> Finding:

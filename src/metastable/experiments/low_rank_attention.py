@@ -88,11 +88,11 @@ def run(params: Params, work: Work) -> Data:
 
 
 def _pairs(params: Params) -> Data:
-    """Opposite tokens on the line, put into space as `boolean_attention` does, one start for each instance."""
+    """Two groups of tokens on the line, put into space as `boolean_attention` does, one start for each instance."""
     one = np.ones((1, 1))
     count = min(params.instances, exact_pairs.COUNT)
     cases = [Triple(*boolean_attention.embedded(one, one, one, line_tokens(params, params.n, i))) for i in range(count)]
-    return exact_pairs.pairs(THEOREMS[0], cases, params.seed, params.method, params.chunk)
+    return boolean_attention.pairs(THEOREMS[0], cases, params.seed, params.method, params.chunk)
 
 
 def check(params: Params) -> dict[str, Check]:
@@ -153,7 +153,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     log(-log(1 - P)) in t is therefore V = 1 up to 2 e^{-4}/2 for windows from t = 4 on of length 2 or more, and up to
     log(n)/100 from values above 100 (up to 9,000): 0.02 + 0.04 < 0.1.
 
-    Beyond the line rest proves less (`_in_space`). The last verdict has the tolerance of `exact_pairs`.
+    Beyond the line rest proves less (`_in_space`). The last two have the tolerances of `exact_pairs`.
     """
     base = f"line{params.n}_"
     one = np.ones((1, 1))
@@ -221,7 +221,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 ),
             )
         )
-    return [*verdicts, exact_pairs.verdict(data, SOURCE, params.seed)]
+    return [*verdicts, *boolean_attention.judged_pairs(data, SOURCE, params.seed)]
 
 
 def finding(params: Params, data: Data) -> Finding:

@@ -21,6 +21,7 @@ from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, appendix A"
 TITLE = "Distance of two samples of one law against their size"
+LARGEST = 1e3  # a bound on W1(t)/W1(0) above this says nothing: nothing could break it
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,23 @@ def run(params: Params, work: Work) -> Data:
         def chunk(first: int, last: int, n: int = n) -> Data:
             pairs = np.stack([samples(params.seed + k, n) for k in range(first, last)])  # (b, 2, n)
             path = flow(pairs, params.horizon, params.dt)  # (T, b, 2, n)
-            return {"W": distance(path[:, :, 0], path[:, :, 1]).T, "reach": np.abs(path).max(axis=(2, 3)).T}
+            found = {"W": distance(path[:, :, 0], path[:, :, 1]).T, "reach": np.abs(path).max(axis=(2, 3)).T}
+            return found | {"field": field_ratio(pairs)}
 
         found = work.parts(f"n{n}", params.count(n), max(1, 8192 // n), chunk)
         data[f"W-{n}"], data[f"reach-{n}"] = found["W"], found["reach"]  # (b, T)
+        data[f"field-{n}"] = found["field"]  # (b,)
     return data
+
+
+def field_ratio(x: np.ndarray) -> np.ndarray:
+    """Velocities of samples (b, 2, n) over the law's own, coth(x) - 1/x, among tokens within 1/2 of 0: (b,).
+
+    sum v_i x_i / sum (coth(x_i) - 1/x_i) x_i, so that the mean of a sample, which moves all of them, cancels.
+    """
+    inner = np.where((np.abs(x) < 0.5) & (x != 0.0), x, np.nan)
+    law = 1.0 / np.tanh(inner) - 1.0 / inner
+    return np.asarray(np.nanmean(velocity(x) * inner, axis=(1, 2)) / np.nanmean(law * inner, axis=(1, 2)))
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -107,7 +120,26 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         deciding=len(growth),
         notes=f"exponent at t = 0: {start[0]:.3f}; 1/12 is half the way to the next rate of the theory, n^(-1/3)",
     )
-    return [rate, _no_growth_in_n(params, data, growth), _stability(params, data, growth)]
+    return [rate, _no_growth_in_n(params, data, growth), _stability(params, data, growth), _field(params, data)]
+
+
+def _field(params: Params, data: Data) -> Verdict:
+    """The field that moves a sample is that of its law: the ratio of `field_ratio` is 1 to 3%, for the larger sizes.
+
+    A quotient of means over n tokens is off by about 1/n, 0.2% at n = 512, while columns in the place of rows of the
+    attention matrix would move these tokens 8% to 10% too slowly (y^2/sinh(y) integrated instead of y^2/2), and half
+    the beta by half. Added after a first look, because a transposed attention matrix moved no other verdict; the
+    tolerance was fixed by these two numbers before any ratio was seen.
+    """
+    sizes = params.sizes[len(params.sizes) // 2 :]
+    ratio = np.concatenate([data[f"field-{n}"] for n in sizes])
+    return judge_number(
+        f"Samples of n >= {sizes[0]} tokens are moved by the field of their law, v(x) = coth(x) - 1/x at t = 0.",
+        SOURCE + "; the uniform law's integral",
+        ratio,
+        (0.97, 1.03),
+        notes="measured: the ratio of both over tokens within 1/2 of 0, pair by pair",
+    )
 
 
 def _slope(params: Params, data: Data, index: int, ratio: bool = False) -> tuple[float, float, float]:
@@ -138,28 +170,50 @@ def parting_rate(reach: np.ndarray) -> np.ndarray:
     return np.asarray(reach**2 + np.exp(2.0 * reach**2) * (1.0 + 2.0 * reach**2))
 
 
+def stability(claim: str, parted: list[np.ndarray], room: list[np.ndarray], seeds: list[int], notes: str) -> Verdict:
+    """log W1(t)/W1(0) <= ``room``, both (b, T) for each size; trivial where the bound is above LARGEST at every time.
+
+    Changed after data had been seen: the bound grows like the exponential of an exponential, e^(10^5) within one unit
+    of time, and counted as a theorem that holds at times where nothing could have broken it.
+    """
+    told = [bound <= np.log(LARGEST) for bound in room]
+    heard = np.concatenate([t.any(axis=1) for t in told])
+    first = np.median(np.exp(np.minimum(np.concatenate([bound[:, 0] for bound in room]), 700.0)))
+    said = f"the bound on W1(t)/W1(0) is above {LARGEST:g} at every time asked"
+    if heard.any():
+        largest = max(float(np.exp(p[t]).max()) for p, t in zip(parted, told) if t.any())
+        said = f"the bound is {first:.3g} at the first time, where W1(t)/W1(0) is at most {largest:.2f}"
+    return judge_share(
+        claim,
+        SOURCE,
+        np.concatenate([np.all(p <= bound, axis=1) for p, bound in zip(parted, room)]).tolist(),
+        trivial=(~heard).tolist(),
+        seeds=seeds,
+        notes=f"{said}; {notes}",
+    )
+
+
 def _stability(params: Params, data: Data, growth: np.ndarray) -> Verdict:
-    """W1(t) <= exp(int_0^t L) W1(0), at every saved time.
+    """W1(t) <= exp(int_0^t L) W1(0), at every saved time; see `stability`.
 
     Match the two samples in order (a flow on the line keeps order). For tokens in [-R, R] and Q = K = V = 1 the field
     v[mu](x) has |dv/dx| = variance of the tilted law <= R^2. Moving a unit of mass from y changes v by at most its
     tilted weight times |1 + x(y - m)|, the weight relative to its mass being at most e^{2 R^2}. So (d/dt) W1 <= L W1
     with L = R^2 + e^{2 R^2}(1 + 2 R^2), R = R(t) as measured. Rounding is far below the slack.
     """
-    outcomes, seeds = [], []
+    parted, room, seeds = [], [], []
     for n in params.sizes:
         W, reach = data[f"W-{n}"], data[f"reach-{n}"]
         rate = parting_rate(reach)  # (b, T), increasing in t
-        room = np.cumsum(params.dt * rate, axis=1)  # above the integral: each step at its own, larger, rate
-        parted = np.log(W[:, 1:] / W[:, :1])
-        outcomes += np.all(parted <= room[:, 1:], axis=1).tolist()
+        room.append(np.cumsum(params.dt * rate[:, 1:], axis=1))  # each step at the rate of its end, which is larger
+        parted.append(np.log(W[:, 1:] / W[:, :1]))
         seeds += [params.seed + k for k in range(len(W))]
-    return judge_share(
+    return stability(
         "Two clouds part no faster than the stability estimate allows, W1(t) <= exp(int_0^t L) W1(0).",
-        SOURCE,
-        outcomes,
-        seeds=seeds,
-        notes=f"they part far more slowly: W1(t)/W1(0) at t = {params.horizon:g} has median {np.median(growth):.2f}, "
+        parted,
+        room,
+        seeds,
+        f"they part far more slowly: W1(t)/W1(0) at t = {params.horizon:g} has median {np.median(growth):.2f}, "
         f"maximum {growth.max():.2f}",
     )
 
@@ -197,7 +251,7 @@ def finding(params: Params, data: Data) -> Finding:
     return Finding(
         "The flow is well posed for measures, so samples of one law stay together.",
         f"On the line the distance of two samples falls like n^{_slope(params, data, 0)[0]:.2f} at t = 0 and like "
-        f"n^{_slope(params, data, -1)[0]:.2f} at t = {params.horizon:g}: sampling error, n^-0.50, and nothing else.",
+        f"n^{_slope(params, data, -1)[0]:.2f} at t = {params.horizon:g}; the error of sampling falls like n^-0.50.",
         TITLE,
     )
 

@@ -13,7 +13,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.experiments.lifetime_figure import lifetimes
-from metastable.experiments.second_token import angle_to_first, judge_time
+from metastable.experiments.second_token import SAID, angle_to_first, judge_time
 from metastable.experiments.self_checks import first_steps
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
@@ -282,7 +282,7 @@ EXPERIMENT = Experiment(
     text="The same tokens as in Fig. 3 at beta = 9: causal attention, V = I. Clusters persist at t = 15 and most of "
     "them longer, but not for ever. How long two clusters last is known exactly for full attention; prepared pairs "
     "with random sizes, angles and beta are run until they merge and compared with that quadrature, which grows like "
-    "e^{beta (1 - cos phi)}.",
+    "e^{beta (1 - cos phi)}. " + SAID,
     check=check,
     finding=finding,
     topic="observation",

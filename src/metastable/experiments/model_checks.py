@@ -44,8 +44,10 @@ def cosines(x: np.ndarray, centred: bool) -> np.ndarray:
 
 
 def similarity_check(name: str) -> dict[str, Check]:
-    """Mean cosines and shares above 0.9 of a short text at layers 0, 1 and 2, raw and centred; float32 rounds at "
-    "1e-6."""
+    """Mean cosines and shares above 0.9 of a short text at layers 0, 1 and 2, raw and centred; float32 rounds at 1e-6.
+
+    The states are the model's own on both sides: only what is said of them is made twice.
+    """
     found = short_text(name)
     if found is None:
         return {}
@@ -58,13 +60,17 @@ def similarity_check(name: str) -> dict[str, Check]:
     above = np.array([[(c > 0.9).mean() for c in row] for row in each])
     near = np.array([[(np.abs(c - 0.9) < 1e-5).mean() for c in row] for row in each])  # may fall on either side
     return {
-        "mean cosines of a short text": (own["mean"].values, mean, 1e-4),
-        "shares of cosines above 0.9": (own["share_above"].sel(threshold=0.9).values, above, 1e-6 + float(near.max())),
+        "mean cosines of a short text, of the model's own states": (own["mean"].values, mean, 1e-4),
+        "shares of cosines above 0.9, of the model's own states": (
+            own["share_above"].sel(threshold=0.9).values,
+            above,
+            1e-6 + float(near.max()),
+        ),
     }
 
 
 def sink_check(name: str) -> dict[str, Check]:
-    """The attention that the first token of a short text gets, by layer and head."""
+    """The attention that the first token of a short text gets, by layer and head; the maps are the model's own."""
     found = short_text(name)
     if found is None:
         return {}
@@ -73,7 +79,9 @@ def sink_check(name: str) -> dict[str, Check]:
     assert own is not None
     maps = states_and_maps(model, ids, model.depth)[1]
     plain = np.array([A[:, :, 0].mean(axis=1) for A in maps])
-    return {"attention on the first token": (own["mass"].sel(kind="first").values, plain, 1e-5)}
+    return {
+        "attention on the first token, of the model's own maps": (own["mass"].sel(kind="first").values, plain, 1e-5)
+    }
 
 
 def eigenvector_check(name: str) -> dict[str, Check]:

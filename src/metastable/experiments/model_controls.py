@@ -21,7 +21,7 @@ from metastable.models.probe import probe
 from metastable.plots import series
 from metastable.plots.style import captioned
 from metastable.theory.intervals import Interval, mean_interval
-from metastable.theory.verdicts import Verdict, from_readings, judge_number
+from metastable.theory.verdicts import Verdict, from_settings, judge_number
 
 SOURCE = "first paper, sec. 3.1.1 and Fig. 1, with controls that it does not have"
 CLAIM = "Without training tokens collapse to one point, with it they form many small clusters"
@@ -108,7 +108,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 def _inherent(data: Data, name: str, layer: int, trained: int) -> list[Verdict]:
     """ "Not merely a byproduct of training but an inherent feature": without training there is as much of it, or more.
 
-    Two verdicts at the trained depth and at the last layer, each with a row for fresh and for shuffled weights. Raw:
+    Two verdicts at the trained depth and at the last layer, each with a row for fresh and for shuffled weights, both of
+    which must hold (changed after data had been seen: one sufficed). Raw:
     the share of a text's tokens in its largest cluster. Centred: the share of tokens in clusters of different tokens
     beside the mean direction. The number is trained minus control, text by text (seeds averaged); "inherent" asks
     that it be at most SLACK = 0.05, and the whole interval decides. Two more say the same of trained weights on
@@ -123,7 +124,7 @@ def _inherent(data: Data, name: str, layer: int, trained: int) -> list[Verdict]:
     ):
         rows = [_paired(data, name, layer, key, kind, what, variant) for variant in UNTRAINED]
         claim = f"{what} without training as well: an inherent feature, no byproduct of training, {end}."
-        found.append(from_readings(claim, "first paper, sec. 6", rows))
+        found.append(from_settings(claim, "first paper, sec. 6", rows, kind="reading"))
         needed.append(_paired(data, name, layer, key, kind, f"{what} {end}", "tokens"))
     return [*found, *needed]
 

@@ -99,7 +99,7 @@ def _normal(params: Params, data: Data) -> Verdict:
             judge_number(
                 f"{reading}.",
                 SOURCE,
-                values[np.isfinite(values)],
+                values,
                 (0.0, NORMAL),
                 kind="reading",
                 notes=f"distance from normal, random directions have {np.nanmean(null):.3f}",
@@ -124,7 +124,6 @@ def _growth(params: Params, data: Data, first: int, last: int, kind: int) -> Ver
     """
     share = data["share_above"][:, :, kind, 1]  # (texts, layers)
     gain = share[:, last] - share[:, first]
-    gain = gain[np.isfinite(gain)]
     trained = int(data["trained"])
     where = "the trained depth" if last == trained else f"layer {last}, beyond the trained {trained}"
     beside = ", beside the mean direction of each text" if kind else ""

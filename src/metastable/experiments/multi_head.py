@@ -11,7 +11,7 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments import claim_instances
+from metastable.experiments import claim_instances, exact_pairs
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.beyond_positive_definite import start_and_end
@@ -61,7 +61,17 @@ def run(params: Params, work: Work) -> Data:
 
         found = work.parts(f"heads{heads}", params.instances, params.chunk, chunk)
         data |= {f"{key}-{heads}": value for key, value in found.items()}
-    return data
+    return data | work.part("groups", lambda: _groups(params))
+
+
+def _groups(params: Params) -> Data:
+    """Two groups of tokens under the largest number of heads (`exact_pairs`), added after a first look."""
+    heads, count = params.heads[-1], min(params.instances, params.chunk, exact_pairs.COUNT)
+    members = [instance(params, heads, params.seed + k)[0] for k in range(count)]
+    Q, K = (np.stack([np.asarray(getattr(m.weights, name)) for m in members]) for name in ("Q", "K"))  # (m, h, d, d)
+    u = exact_pairs.along(params.d, params.seed, count)
+    b = np.einsum("mhij,mj,mhik,mk->hm", Q, u, K, u)
+    return exact_pairs.in_space(members, b, params.d, params.n, params.seed, t=params.t, dt=params.dt)
 
 
 def _measured(params: Params, chosen: list[tuple[Dynamics, np.ndarray]], show: bool) -> Data:
@@ -103,7 +113,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     verdicts = []
     for heads in params.heads:
         verdicts += [_leaders(params, data, heads), _clusters(params, data, heads)]
-    return [*verdicts, _hull(params, data)]
+    groups = exact_pairs.verdict(data, SOURCE, params.seed, allowed=exact_pairs.COARSE)  # tells half the beta
+    return [*verdicts, _hull(params, data), groups]
 
 
 def _leaders(params: Params, data: Data, heads: int) -> Verdict:
@@ -213,8 +224,13 @@ def check(params: Params) -> dict[str, Check]:
     def field(t: float, x: np.ndarray) -> np.ndarray:
         return np.asarray(sum(plain.pull(x, Q[h], K[h], V[h]) for h in range(3)))
 
-    own = simulate(member, x0, 0.1, 0.01, save=2).x[-1]
-    return {"tokens with three heads at t = 0.1": (own, plain.moved(field, x0, 0.1, 40), 1e-6)}
+    run = simulate(member, x0, 0.1, 0.01, save=2)
+    y = plain.moved(field, x0, 0.1, 40)
+    P = np.stack([plain.attention(y, Q[h], K[h]) for h in range(3)])
+    return {
+        "tokens with three heads at t = 0.1": (run.x[-1], y, 1e-6),
+        "attention of three heads at t = 0.1": (np.asarray(run.attention(-1)), P, 1e-4),
+    }
 
 
 EXPERIMENT = Experiment(

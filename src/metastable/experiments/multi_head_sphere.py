@@ -181,9 +181,9 @@ def finding(params: Params, data: Data) -> Finding:
     return Finding(
         "Both papers leave several heads open and expect interesting clusters.",
         f"On the sphere {count[last]:.1f} clusters form on average with {last} heads and random symmetric V_h, "
-        f"{count[first]:.1f} with {first}; {params.systems[-1]} systems that exchange tokens group them alike from "
-        f"weak coupling on (index {index[0]:.2f} without exchange, "
-        f"{index[params.couplings.index(4.0)]:.2f} at kappa = 4).",
+        f"{count[first]:.1f} with {first}; {params.systems[-1]} systems that exchange tokens agree on their "
+        f"groups with index {index[0]:.2f} without exchange, {index[params.couplings.index(4.0)]:.2f} at kappa = 4 "
+        "(1 is the same groups).",
         TITLE,
     )
 

@@ -11,6 +11,8 @@ from metastable.experiments import neighbour_flocks as flocks
 from metastable.experiments import neighbour_opinions as averaging
 from metastable.experiments.base import Check
 from metastable.experiments.neighbour_flocks import velocity as _velocity
+from metastable.experiments.self_checks import first_steps
+from metastable.solve.simulate import simulate
 
 _ROUNDS = 2000  # of plain row and column scaling
 
@@ -25,6 +27,9 @@ def check(params: Any) -> Mapping[str, Check]:
         "the velocity of Kuramoto's oscillators": (*_kuramoto(params), 1e-10),
         "a step of Vicsek's particles": (*_vicsek(params), 1e-10),
         "the velocity of Cucker and Smale's birds": (*_birds(params), 1e-10),
+        "Krause's flow, first steps of a run": _krause_run(params),
+        "Cucker and Smale's birds, first steps of a run": _birds_run(params),
+        "mean-shift, first layer of a run": _shift_run(params),
     }
 
 
@@ -45,17 +50,36 @@ def _bounded(params: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _krause(params: Any) -> tuple[np.ndarray, np.ndarray]:
     member, x = averaging.opinions(params, params.seed, averaging.KRAUSE)
+    return np.asarray(_velocity(member, x)), _krause_field(0.0, x)
+
+
+def _krause_field(_: float, x: np.ndarray) -> np.ndarray:
     phi = np.maximum(1.0 - (x - x.T) ** 2, 0.0)
     a = phi / phi.sum(axis=1, keepdims=True)
-    return np.asarray(_velocity(member, x)), (a[..., None] * _gaps(x)).sum(axis=1)
+    return np.asarray((a[..., None] * _gaps(x)).sum(axis=1))
+
+
+def _krause_run(params: Any) -> Check:
+    """By the engine of the run, which the velocities above do without."""
+    member, x = averaging.opinions(params, params.seed, averaging.KRAUSE)
+    return first_steps(member, np.stack([x, x]), [_krause_field], t=params.krause_t, dt=params.dt, save=61)
 
 
 def _shift(params: Any) -> tuple[np.ndarray, np.ndarray]:
     member, x = averaging.probes(params, params.seed)
+    return np.asarray(_layer(member, x)), _shifted(params, x)
+
+
+def _shift_run(params: Any) -> Check:
+    member, x = averaging.probes(params, params.seed)
+    made = simulate(member, np.stack([x, x]), 1, method="layers", save=2).x[-1, 0]
+    return made, _shifted(params, x), 1e-10
+
+
+def _shifted(params: Any, x: np.ndarray) -> np.ndarray:
     data, probes = x[: params.n], x[params.n :]
     kernel = np.exp(-((probes[:, None] - data) ** 2).sum(axis=-1) / (2.0 * params.bandwidth**2))
-    moved = np.concatenate([data, kernel @ data / kernel.sum(axis=1, keepdims=True)])
-    return np.asarray(_layer(member, x)), moved
+    return np.concatenate([data, kernel @ data / kernel.sum(axis=1, keepdims=True)])
 
 
 def _sinkhorn(params: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -94,6 +118,17 @@ def _vicsek(params: Any) -> tuple[np.ndarray, np.ndarray]:
 def _birds(params: Any) -> tuple[np.ndarray, np.ndarray]:
     power = params.powers[0]
     member, x = flocks.birds(params, power, params.seed)
+    return np.asarray(_velocity(member, x)), _birds_field(x, power)
+
+
+def _birds_field(x: np.ndarray, power: float) -> np.ndarray:
     psi = (1.0 + (_gaps(x[:, :2]) ** 2).sum(axis=-1)) ** -power
     pulled = (psi[..., None] * _gaps(x[:, 2:])).mean(axis=1)
-    return np.asarray(_velocity(member, x)), np.concatenate([x[:, 2:], pulled], axis=1)
+    return np.concatenate([x[:, 2:], pulled], axis=1)
+
+
+def _birds_run(params: Any) -> Check:
+    power = params.powers[0]
+    member, x = flocks.birds(params, power, params.seed)
+    field = lambda _, y: _birds_field(y, power)  # noqa: E731
+    return first_steps(member, np.stack([x, x]), [field], t=params.flock_t, dt=params.dt, save=41)

@@ -172,7 +172,7 @@ def finding(params: Params, data: Data) -> Finding:
     order = data["vicsek_order"].mean(axis=0)
     return Finding(
         "The transformer's equation is said to be close to models of opinions, flocks and oscillators.",
-        f"Seven of them run as the same equation and show what they are known for: Krause's opinions end in "
+        f"Seven of them are run as the same equation: Krause's opinions end in "
         f"{data['krause_count'].mean():.1f} clusters on average, Vicsek's order falls from {order[0]:.2f} to "
         f"{order[-1]:.2f} with noise, a Sinkformer's energy falls as a gradient flow's to "
         f"{data['sinkhorn_energy'].max():.1g}.",

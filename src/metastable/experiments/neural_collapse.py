@@ -11,13 +11,16 @@ and with as many random directions in the same space, which come near one by the
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
+from metastable.experiments import exact_pairs
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.self_checks import first_steps
 from metastable.experiments.simplex import random_distance, simplex_distance
 from metastable.initial import cube, sphere
 from metastable.observables import cluster_labels
@@ -29,6 +32,8 @@ SOURCE = "second paper, related work (neural collapse); first paper, sec. 1"
 FAMILIES = ("sphere", "polytope")
 WORDS = {"sphere": "metastable clusters on the sphere", "polytope": "the vertices of the limit polytope"}
 LEAST = 3  # two clusters are always a simplex
+FLAT = 6.0  # the horizon in R^d, where x grows like e^t
+CHUNK = 50
 TITLE = "Distance of cluster means from a simplex, beside that of random directions"
 
 
@@ -60,16 +65,29 @@ def run(params: Params, work: Work) -> Data:
             def chunk(first: int, last: int, family: str = family, d: int = d) -> Data:
                 return _measured(params, family, d, range(params.seed + first, params.seed + last))
 
-            found = work.parts(f"{family}-{d}", params.instances, 50, chunk)
+            found = work.parts(f"{family}-{d}", params.instances, CHUNK, chunk)
             data |= {f"{family}-{d}/{key}": value for key, value in found.items()}
+    return data | work.part("groups", lambda: _groups(params))
+
+
+def _groups(params: Params) -> Data:
+    """Two groups of tokens in R^d (`exact_pairs`), in the shapes of the runs; added after a first look."""
+    data: Data = {}
+    for d in params.dimensions:
+        one, count = instance(params, "polytope", d, params.seed)[0], min(CHUNK, params.instances)
+        made = exact_pairs.in_space(one, np.ones(count), d, params.n, params.seed, t=FLAT, dt=params.dt)
+        data |= {f"polytope-{d}/{key}": value for key, value in made.items()}
     return data
+
+
+def _settings(params: Params, family: str) -> dict[str, Any]:
+    return {"t": params.t if family == "sphere" else FLAT, "dt": params.dt, "save": 2}
 
 
 def _measured(params: Params, family: str, d: int, seeds: range) -> Data:
     """Clusters, their distance from a simplex and that of random directions, (b,) each; nan for fewer than LEAST."""
     chosen = [instance(params, family, d, seed) for seed in seeds]
-    t = params.t if family == "sphere" else 6.0
-    end = simulate(chosen[0][0], np.stack([x for _, x in chosen]), t, params.dt, save=2).x[-1]  # (b, n, d)
+    end = simulate(chosen[0][0], np.stack([x for _, x in chosen]), **_settings(params, family)).x[-1]  # (b, n, d)
     rows = []
     for seed, x in zip(seeds, end):
         x = x if family == "sphere" else x / np.abs(x).max()
@@ -83,20 +101,21 @@ def _measured(params: Params, family: str, d: int, seeds: range) -> Data:
 
 
 def check(params: Params) -> dict[str, Check]:
-    """Five tokens on the sphere and in R^d to t = 0.3."""
-    d, found = params.dimensions[0], {}
-    one = np.eye(d)
+    """The first steps of the first run of every family and dimension, by the engine and in the shapes of the runs."""
+    found: dict[str, Check] = {}
     for family in FAMILIES:
-        member, x = instance(params, family, d, params.seed)
-        x, beta = x[:5] * (1.0 if family == "sphere" else 0.2), float(member.beta)
+        for d in params.dimensions:
+            chosen = [instance(params, family, d, params.seed + k) for k in range(min(CHUNK, params.instances))]
+            beta, one = float(chosen[0][0].beta), np.eye(d)
 
-        def field(t: float, y: np.ndarray, family: str = family, beta: float = beta) -> np.ndarray:
-            pulled = plain.pull(y, one, one, one, beta)
-            return plain.projected(y, pulled) if family == "sphere" else pulled
+            def pull(y: np.ndarray, beta: float = beta, one: np.ndarray = one) -> np.ndarray:
+                return plain.pull(y, one, one, one, beta)
 
-        own = simulate(member, x, 0.3, 0.02, save=2).x[-1]
-        found[f"tokens at t = 0.3, {WORDS[family]}"] = (own, plain.moved(field, x, 0.3, 60), 1e-5)
-    return found  # type: ignore[return-value]
+            field = plain.on_sphere(pull) if family == "sphere" else lambda t, y, pull=pull: pull(y)
+            tokens = np.stack([x for _, x in chosen])
+            made = first_steps(chosen[0][0], tokens, [field], **_settings(params, family))
+            found[f"tokens after the first steps, {WORDS[family]}, d = {d}"] = made
+    return found
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -124,7 +143,11 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                     f"{null[known].mean() if known.any() else np.nan:.2f}; {count.mean():.1f} clusters on average",
                 )
             )
-    return verdicts
+    groups = [  # they tell A^T
+        exact_pairs.verdict(data, f"{SOURCE}; d = {d}", params.seed, f"polytope-{d}/", exact_pairs.COARSE)
+        for d in params.dimensions
+    ]
+    return [*verdicts, *groups]
 
 
 def draw(params: Params, data: Data) -> Figures:

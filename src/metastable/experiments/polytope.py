@@ -140,7 +140,7 @@ def finding(params: Params, data: Data) -> Finding:
     return Finding(
         "With V = I and Q^T K > 0 rescaled tokens tend to the boundary of a convex polytope (Theorem 3.1).",
         f"{int(settled.sum())} of {params.instances} random starts did; of {params.n} tokens "
-        f"{vertices:.1f} become its vertices on average, and the others join them.",
+        f"{vertices:.1f} become its vertices on average.",
         FIGURE_5,
     )
 

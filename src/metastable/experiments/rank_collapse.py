@@ -19,6 +19,7 @@ that look at different leaders stay apart.
 from dataclasses import replace
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from metastable.equation.blocks import Block, RMSNorm
 from metastable.equation.dynamics import Dynamics
@@ -29,6 +30,7 @@ from metastable.experiments.rank_collapse_verdicts import (
     CAPTIONS,
     FAMILIES,
     LUMPED,
+    RANKS,
     SOURCE,
     SPREADS,
     TITLES,
@@ -40,7 +42,7 @@ from metastable.experiments.rank_one import cubic, diameter, excess, from_one_po
 from metastable.initial import cube, gaussian, sphere
 from metastable.observables import cluster_count
 from metastable.plots import series
-from metastable.plots.style import captioned
+from metastable.plots.style import captioned, panels, paper
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import mean_interval
 
@@ -115,10 +117,10 @@ def _law(params: Params, spread: float, seeds: range) -> Data:
         e, after = (v - v.mean(axis=0) for v in one.x)
         expected = cubic(member, one.x[0])
         room = sizes(member)[0] * diameter(one.x[0]) ** 2
-        found.append((np.linalg.norm(e), np.linalg.norm(after), np.linalg.norm(after - expected), room, expected))
-    names = ("before", "after", "off", "room")
-    made = {name: np.array([row[k] for row in found]) for k, name in enumerate(names)}
-    return made | {"expected": np.array([np.linalg.norm(row[4]) for row in found])}
+        lengths = (np.linalg.norm(v) for v in (e, after, after - expected, expected))
+        found.append((*lengths, room, *from_rank_one(one.x)))
+    names = ("before", "after", "off", "expected", "room", "rank before", "rank after")
+    return {name: np.array([row[k] for row in found]) for k, name in enumerate(names)}
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -145,6 +147,7 @@ def draw(params: Params, data: Data) -> Figures:
         if family == "cloud":
             figure.axes[0].set_ylim(0.0, 1.05)
         figures[TITLES[family]] = captioned(figure, f"{CAPTIONS[family].format(n=params.n, d=params.d)} {seeds}")
+    figures[RANKS] = captioned(_ranks(params, data), f"n = {params.n}, families as above; {seeds}")
     counts = {WORDS[f]: [data[f"{f}-{s:g}/count"] for s in params.strengths] for f in FAMILIES}
     ends = {f: np.array([mean_interval(c) for c in found]).T for f, found in counts.items()}
     figure = series(
@@ -160,17 +163,34 @@ def draw(params: Params, data: Data) -> Figures:
     return figures
 
 
+def _ranks(params: Params, data: Data) -> Figure:
+    with paper():
+        figure, axes = panels(None, len(FAMILIES), 2.4, 0.9)
+        for axis, family in zip(axes, FAMILIES):
+            each = {f"s = {s:g}": np.maximum(data[f"{family}-{s:g}/rank"], 1e-16) for s in params.strengths}
+            series(
+                np.arange(params.layers + 1),
+                {name: np.median(rank, axis=0) for name, rank in each.items()},
+                band={name: tuple(np.quantile(rank, [0.25, 0.75], axis=0)) for name, rank in each.items()},
+                xlabel="layer", ylabel=r"$\sigma_2 / \sigma_1$" if family == FAMILIES[0] else "", yscale="log",
+                title=WORDS[family], ax=axis,
+            )  # fmt: skip
+            legend = axis.get_legend()
+            if legend is not None and family != FAMILIES[-1]:
+                legend.remove()
+    return figure
+
+
 def finding(params: Params, data: Data) -> Finding | None:
     if not {0.0, 1.0} <= set(params.strengths):
         return None
-    pure, kept = (data[f"random-{s}/point"] for s in (0, 1))
-    first = int(np.argmax(np.median(pure, axis=0) <= LUMPED))
+    pure, kept = (np.median(data[f"random-{s}/point"], axis=0) for s in (0, 1))
+    when = f"layer {int(np.argmax(pure <= LUMPED))}" if (pure <= LUMPED).any() else "no layer that was run"
     return Finding(
         "Without skip connections attention is said to lose rank doubly exponentially; with them clusters emerge.",
-        f"Without them random layers bring all tokens within {LUMPED:g} of one point by layer {first}, cubing the "
-        f"distance each time; with them {np.median(kept[:, -1]):.1g} is left after {params.layers} layers, at a "
-        f"geometric rate, and the second paper's cloud keeps {data['cloud-1/count'].mean():.1f} clusters "
-        f"({data['cloud-0/count'].mean():.1f} without).",
+        f"Without them random layers bring all tokens of half of the runs within {LUMPED:g} of one point by {when}; "
+        f"with them {kept[-1]:.1g} is left after {params.layers} layers, and the second paper's cloud keeps "
+        f"{data['cloud-1/count'].mean():.1f} clusters ({data['cloud-0/count'].mean():.1f} without).",
         TITLES["random"],
     )
 

@@ -63,7 +63,8 @@ def reproduce(
         Experiments of the table ``metastable.experiments.EXPERIMENTS``; all without any. Those on pretrained models are
         skipped where the zoo's weights are neither in the cache nor within reach.
     preset : {"default", "quick", "full"}
-        The papers' settings with at least 200 instances, a first look, or thousands of instances.
+        The papers' settings with as many instances as "holds" needs or more (200 where they are cheap, down to a
+        dozen where each is a training or a large cloud), a first look, or as many as make intervals narrow.
     seeds, seed : int, optional
         How many random instances, and the first one's seed: ``seeds=1, seed=17`` replays instance 17.
     model : str, optional

@@ -15,7 +15,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
-from metastable.experiments.second_token import angle_to_first, judge_angle
+from metastable.experiments.second_token import SAID, angle_to_first, judge_angle
 from metastable.initial import sphere
 from metastable.observables import cluster_labels
 from metastable.plots import series, snapshots
@@ -294,7 +294,8 @@ EXPERIMENT = Experiment(
     full={"instances": 4000},
     films=films,
     text="The published setting may mean that all eigenvalues are negative and the largest is -1, or that -1 stands "
-    "beside an eigenvalue that attracts; four such V are run from the same tokens, and each is a row of the verdicts.",
+    "beside an eigenvalue that attracts; four such V are run from the same tokens, and each is a row of the verdicts. "
+    + SAID,
     check=check,
     finding=finding,
     topic="observation",

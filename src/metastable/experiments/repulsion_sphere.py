@@ -18,7 +18,7 @@ from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.experiments.cloud_motion import nearest_angles, rotation
 from metastable.experiments.negative_values import READINGS
-from metastable.experiments.second_token import angle_to_first, judge_angle
+from metastable.experiments.second_token import SAID, angle_to_first, judge_angle
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
@@ -293,7 +293,7 @@ EXPERIMENT = Experiment(
     films=films,
     text="Causal attention with negative eigenvalues at beta = 9. The paper does not give V, so five readings are "
     "run from the same tokens and each thing the text says (several clusters, denser, swirling) is judged for each "
-    "of them. Swirling is a rotation of all tokens about one axis.",
+    "of them. Swirling is a rotation of all tokens about one axis. " + SAID,
     check=check,
     finding=finding,
     topic="observation",

@@ -201,11 +201,14 @@ def _second_token(params: Params, data: Data) -> Verdict:
 
     The time that the quadrature needs between the measured angles at 0 and at the last snapshot must be that time. RK4
     of step h errs by about h^4 = 1e-4 times the t^5-derivatives, which are of order beta <= 1 divided by 120, over
-    12 time units: 1e-5. Allowed: ten times that.
+    12 time units: 1e-5. Allowed: ten times that. A token that moved away breaks the claim (no time is right for it).
     """
     when = params.snapshots[-1]
     index = _at(data["t"], when)
-    off = [causal_second_token_time(p[0], p[index], params.beta) / when - 1.0 for p in data["second"]]
+    off = [
+        causal_second_token_time(p[0], p[index], params.beta) / when - 1.0 if 0.0 < p[index] < p[0] else np.inf
+        for p in data["second"]
+    ]
     return judge_share(
         "With Q^T K = I token 2 closes in as phi' = -sin(phi)/(1 + e^{beta(1 - cos phi)}).",
         "quadrature of its angle to token 1",

@@ -16,11 +16,11 @@ import numpy as np
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments import sink_pictures, sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
-from metastable.experiments.second_token import judge_angle
+from metastable.experiments.second_token import SAID, judge_angle
 from metastable.experiments.sink_runs import BINS, LINEAR, SCORES, VALUES, attention, matrices, measured, tokens
 from metastable.initial import sphere
 from metastable.observables import sink_baseline
-from metastable.theory.verdicts import Row, Verdict, from_readings, judge_number
+from metastable.theory.verdicts import Row, Verdict, from_settings, judge_number
 
 SMALL = (0.1, 0.3)  # a small alignment, where 1 is the largest
 SIGNIFICANT = 2.0  # times the share that uniform attention would give
@@ -52,7 +52,8 @@ def run(params: Params, work: Work) -> Data:
         data = {k: v.reshape(len(seeds), *shape, *v.shape[2:]) for k, v in _cases(params, seeds, grid).items()}
         data["mass"] = data["mass"][:, :, 0, -1]  # random Q, K at the largest beta
         straight = [(v, "Q = K = I", 1.0) for v in VALUES]
-        data["linear"] = _cases(params, seeds, straight, LINEAR)["ratio"]  # (b, V, T)
+        linear = _cases(params, seeds, straight, LINEAR)
+        data |= {"linear": linear["ratio"], "linear_second": linear["second"]}  # (b, V, T)
         return data | _small_alignments(params, seeds)
 
     def other(n: int) -> Any:
@@ -151,17 +152,23 @@ def judge(params: Params, data: Data) -> list[Verdict]:
                 (0.0, np.inf),
                 kind="observation",
                 notes=f"random Q and K, beta = 1, t = {params.times[-1]:g}; at t = 0 it was "
-                f"{data[name][:, v, 0, main, 0].mean():.3f}, at the end {data[name][:, v, 0, main, -1].mean():.3f}",
+                f"{data[name][:, v, 0, main, 0].mean():.3f}, at the end {data[name][:, v, 0, main, -1].mean():.3f}; "
+                "other rows do not decide",
             )
             verdicts.append(replace(found, rows=_rows(params, data, change[:, v], v, name)))
     return [*verdicts, _exponential(params, data), _against_linear(params, data), *_second(params, data)]
 
 
 def _second(params: Params, data: Data) -> list[Verdict]:
-    """An exact solution, in every run with V = Q = K = I (`second_token`), at t = 2 and the extreme values of beta."""
+    """An exact solution, in every run with V = Q = K = I (`second_token`), at t = 2 and the extreme values of beta.
+
+    The same with linear weights and V = -I, added after a first look: a mistake in those runs moved no other verdict.
+    """
     s, at = SCORES.index("Q = K = I"), params.times.index(2.0)
     seeds = [params.seed + k for k in range(len(data["second"]))]
-    return [
+    v, where = VALUES.index("V = -I"), "V = -I, linear weights"
+    starts, ends = (data["linear_second"][:, v, k] for k in (0, at))
+    return [judge_angle(starts, ends, 2.0, 1.0, -1.0, seeds, where, "linear")] + [
         judge_angle(
             data["second"][:, 0, s, k, 0],
             data["second"][:, 0, s, k, at],
@@ -193,6 +200,7 @@ def _rows(params: Params, data: Data, change: np.ndarray, v: int, name: str) -> 
 
 
 def _exponential(params: Params, data: Data) -> Verdict:
+    """A row for each beta, all of which must hold. (Changed after data had been seen: one sufficed.)"""
     inside = (BINS[:-1] >= SMALL[0] - 1e-9) & (BINS[1:] <= SMALL[1] + 1e-9)
     total, count = (data[key][..., inside].sum(axis=-1) for key in ("weight_sum", "weight_count"))
     mean = total / np.maximum(count, 1.0)  # (b, betas + 1)
@@ -208,7 +216,7 @@ def _exponential(params: Params, data: Data) -> Verdict:
         )
         for k, beta in enumerate(params.betas)
     ]
-    return from_readings(
+    return from_settings(
         f"Even small alignments of query and key ({SMALL[0]:g} to {SMALL[1]:g}) get significant attention, at least "
         f"{SIGNIFICANT:g} times their share.",
         SOURCE,
@@ -256,7 +264,7 @@ EXPERIMENT = Experiment(
     full={"instances": 2000},
     text="The first token is seen by all, so it receives more attention than the others even when attention is "
     "uniform. The ratio to that share, with what a token gives to itself left out, is 1 at t = 0 for any Q and K; the "
-    "pictures show what the dynamics make of it, and how the exponential turns alignments into weights.",
+    "pictures show what the dynamics make of it, and how the exponential turns alignments into weights. " + SAID,
     check=check,
     finding=finding,
     topic="observation",

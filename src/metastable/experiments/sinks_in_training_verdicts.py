@@ -43,7 +43,9 @@ def judge(params: Any, data: Data) -> list[Verdict]:
         readings = [
             _number("More attention than the seven tokens after it.", ratio[-1], np.log(SINK), count),
             _number("More attention than even attention gives.", mass[-1], np.log(SINK), count),
-            judge_share("A head in which it is three times even.", SOURCE, list(strongest[-1] >= HEAD), required=0.9),
+            judge_share(
+                "A head in which it is three times even.", SOURCE, (strongest[-1] >= HEAD).tolist(), required=0.9
+            ),
         ]
         claim = f"Training makes the first token a sink, {kind}."
         verdicts.append(from_readings(claim, SOURCE, readings, notes=_about_sinks(params, data, kind)))

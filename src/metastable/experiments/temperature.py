@@ -115,8 +115,7 @@ def finding(params: Params, data: Data) -> Finding:
     return Finding(
         "Several clusters are said to need beta >= sqrt(d), with 9 >= sqrt(64), which is sqrt(n).",
         f"The mean number of clusters at t = {params.t:g} grows from {mean[0]:.1f} at beta = {params.betas[0]:g} to "
-        f"{mean[-1]:.1f} at {params.betas[-1]:g}, and is {mean[at]:.1f} already at {params.betas[at]:g}: nothing "
-        "special happens at either root.",
+        f"{mean[-1]:.1f} at {params.betas[-1]:g}, and is {mean[at]:.1f} already at {params.betas[at]:g}.",
         f"Clusters at t = {params.t:g} over beta",
     )
 

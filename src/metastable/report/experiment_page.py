@@ -39,6 +39,7 @@ def experiment(record: Record, media: Media, heading: str = "h1") -> str:
 <div class="figures films">{films}</div>
 {paragraphs(about["text"])}
 {left_out(record)}
+{unchecked(record)}
 {folded(record)}
 {_making(record)}"""
 
@@ -62,6 +63,16 @@ def left_out(record: Record) -> str:
     if record.preset != "quick" or not text:
         return ""
     return f'<p class="leaves-out"><b>Left out with <code>--quick</code>:</b> {sentence(text)}</p>'
+
+
+def unchecked(record: Record) -> str:
+    """What has to be said of an experiment whose self-check had nothing to compare."""
+    if record.checks:
+        return ""
+    return (
+        '<p class="leaves-out"><b>No self-check:</b> with these settings, or for this model, no small instance was '
+        "compared with a second computation in plain NumPy.</p>"
+    )
 
 
 def _figure(record: Record, one: Picture, media: Media) -> str:
@@ -105,7 +116,7 @@ def _making(record: Record) -> str:
     items = "".join(f"<li><code>{escaped(k)} = {escaped(_short(v))}</code></li>" for k, v in record.params.items())
     made = f"{record.made.get('time', '')}, metastable {record.made.get('metastable', '')}"
     checks = "; ".join(f"{name}: {apart:.1g} ({allowed:.1g} allowed)" for name, apart, allowed in record.checks)
-    checked = f"Differences of a small instance from the paper's formula in plain NumPy: {checks}." if checks else ""
+    checked = f"Differences of a small instance from the same by plain NumPy: {checks}." if checks else ""
     return details(
         f'Made in {duration(record.seconds)} by <code>{escaped(again)}</code> <span class="soft">settings</span>',
         f'<ul class="params">{items}</ul><p class="soft">{escaped(checked)}</p>'

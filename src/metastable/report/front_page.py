@@ -148,7 +148,7 @@ def _sentences(record: Record) -> tuple[str, str]:
         return record.finding.claimed, record.finding.measured
     v = record.verdicts[0]
     low, high = v.interval
-    said = f"{v.measured:.3g}, 95% interval {low:.3g} to {high:.3g}"
+    said = f"{v.measured:.3g}, interval {low:.3g} to {high:.3g}"
     said = "nothing could be measured" if math.isnan(v.measured) else said
     return v.claim, f"{said}, over {v.eligible} instances: {v.status}"
 

@@ -19,7 +19,7 @@ from metastable.errors import InputError
 from metastable.report.experiment_page import anchor, broken, experiment
 from metastable.report.experiment_record import Record, command, read
 from metastable.report.front_page import TITLE, absent, front
-from metastable.report.sections import Linked, Media, chip, details, escaped, page_frame
+from metastable.report.sections import BUDGET, Linked, Media, chip, details, embedded_size, escaped, page_frame
 from metastable.report.verdict_table import markdown, verdict_table
 from metastable.store.files import write_whole
 
@@ -152,7 +152,8 @@ def _verdicts_page(found: Contents, pages: Mapping[str, str]) -> str:
 
 def single_page(found: Contents) -> str:
     """The whole gallery as one HTML file with everything inside."""
-    media = Media()
+    shown = [record.folder / one.file for record in found.records.values() for one in record.figures]
+    media = Media(BUDGET - sum(embedded_size(path) for path in shown if path.exists()))
     pages = {name: f"#{anchor(name)}" for name in {**found.records, **found.errors}}
     parts = [front(found.records, found.errors, pages, media, "#verdicts")]
     for record in found.records.values():
@@ -164,7 +165,8 @@ def single_page(found: Contents) -> str:
     every = details("Every claim in one table", verdict_table(rows, pages), "verdicts")
     note = ""
     if media.skipped:
-        note = f"<p>{len(media.skipped)} pictures are linked instead of embedded to keep this file small.</p>"
+        films = "film is" if len(media.skipped) == 1 else "films are"
+        note = f"<p>To keep this file small {len(media.skipped)} {films} left out; all pictures are here.</p>"
     return page_frame(TITLE, "\n".join([*parts, _rest(found), every]), _footer(note))
 
 

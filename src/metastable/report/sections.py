@@ -11,26 +11,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-BUDGET = 24_000_000  # bytes of embedded pictures and films; what comes after is linked
+BUDGET = 24_000_000  # bytes of embedded pictures and films; films beyond it are left out, pictures never
 _PIXELS = 1.45  # CSS pixels for a point of a picture
 
 
 @dataclass
 class Media:
-    """Files embedded in one page, so far."""
+    """Files embedded in one page, so far; ``left`` bytes are for films, of which pictures have had theirs."""
 
     left: int = BUDGET
     skipped: list[str] = field(default_factory=list)
 
     def address(self, path: Path, kind: str) -> str:
-        """The file as a data address, or its place beside the page once the budget is spent."""
-        data = path.read_bytes()
-        size = 4 * math.ceil(len(data) / 3)
+        """A picture as a data address: a page that is mailed has all of them, however many there are."""
+        return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+    def film(self, path: Path) -> str:
+        """A film as a data address; nowhere once the budget is spent."""
+        size = embedded_size(path)
         if size > self.left:
             self.skipped.append(path.name)
-            return quote(f"{path.parent.name}/{path.name}")
+            return ""
         self.left -= size
-        return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        return self.address(path, "video/mp4")
 
     def whole(self, path: Path) -> str:
         """Where the picture can be opened by itself; nowhere, for what is embedded."""
@@ -47,9 +50,18 @@ class Linked(Media):
         """The file as seen from the page."""
         return quote(Path(os.path.relpath(path, self.home)).as_posix())
 
+    def film(self, path: Path) -> str:
+        """The same."""
+        return self.address(path, "video/mp4")
+
     def whole(self, path: Path) -> str:
         """The same: a picture opens by itself."""
         return self.address(path, "")
+
+
+def embedded_size(path: Path) -> int:
+    """Bytes of a file as a data address."""
+    return 4 * math.ceil(path.stat().st_size / 3)
 
 
 # --- the page -----------------------------------------------------------------------------------------------------
@@ -182,11 +194,15 @@ def picture(path: Path, alt: str, caption: str, media: Media) -> str:
 
 
 def film(path: Path, label: str, caption: str, media: Media) -> str:
-    """A film with controls and its caption (HTML); it does not play by itself."""
-    return (
-        f'<figure><video controls muted playsinline loop preload="metadata" width="400" aria-label="{escaped(label)}" '
-        f'src="{media.address(path, "video/mp4")}"></video><figcaption>{caption}</figcaption></figure>'
+    """A film with controls and its caption (HTML); it does not play by itself. Where a page has no room: a word."""
+    address = media.film(path)
+    shown = (
+        f'<video controls muted playsinline loop preload="metadata" width="400" aria-label="{escaped(label)}" '
+        f'src="{address}"></video>'
+        if address
+        else '<p class="soft">Left out to keep this file small: the film lies in the folder of the records.</p>'
     )
+    return f"<figure>{shown}<figcaption>{caption}</figcaption></figure>"
 
 
 def _points(path: Path) -> float:

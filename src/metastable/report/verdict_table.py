@@ -13,7 +13,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "theorem": ("Theorems", "proved; one that fails means an error, in the theorem or in the code"),
     "conjecture": ("Conjectures", "stated without a proof"),
     "observation": ("Observations", "seen in a figure or measured, and claimed in words"),
-    "reading": ("Readings", "words that had to be made precise first; each meaning has a row"),
+    "reading": ("Readings", "words that had to be made precise first"),
 }
 _COLUMNS = ("Verdict", "Claim and criterion", "Measured", "Instances")
 
@@ -62,13 +62,15 @@ def verdict_table(found: Sequence[tuple[Record, Verdict]], pages: Mapping[str, s
 def _rows(record: Record, v: Verdict, pages: Mapping[str, str] | None) -> str:
     where = f' <a href="{pages[record.name]}">{escaped(record.name)}</a>' if pages else ""
     claim = f'{escaped(v.claim)} <span class="soft">({escaped(v.source)}){where}</span>'
-    more = f'<span class="criterion">Criterion: {sentence(v.criterion)} {sentence(v.notes)}</span>{_seeds(v, record)}'
+    more = f'<span class="criterion">Criterion: {sentence(v.criterion)} {sentence(v.notes)}</span>'
+    more += "" if v.rows else _seeds(v, record)
     first = _cells(chip(v.status), claim + more, v)
-    return f"<tr>{first}</tr>" + "".join(_reading(row) for row in v.rows)
+    return f"<tr>{first}</tr>" + "".join(_reading(row, record) for row in v.rows)
 
 
-def _reading(row: Row) -> str:
-    text = f'{escaped(row.reading)}<span class="criterion">{sentence(row.notes)}</span>'
+def _reading(row: Row, record: Record) -> str:
+    """One row of a verdict, with the instances that break it: where one reading fails another may hold."""
+    text = f'{escaped(row.reading)}<span class="criterion">{sentence(row.notes)}</span>{_seeds(row, record)}'
     return f'<tr class="reading">{_cells(chip(row.status), text, row)}</tr>'
 
 
@@ -94,7 +96,7 @@ def measured(v: Verdict | Row) -> str:
     return f"{number(v.measured)}{ends}"
 
 
-def _seeds(v: Verdict, record: Record) -> str:
+def _seeds(v: Verdict | Row, record: Record) -> str:
     """Instances that break the claim, and how to replay the first."""
     if not v.failing_seeds:
         return ""
@@ -112,10 +114,10 @@ def markdown(records: Iterable[Record], title: str) -> str:
     lines = [f"# {title}", ""]
     for record in records:
         lines += [f"## {record.about['title']} (`{record.name}`)", "", f"{record.about['source']}.", ""]
-        lines += ["| verdict | kind | claim | measured, 95% interval | instances |", "| --- | --- | --- | --- | --- |"]
+        lines += ["| verdict | kind | claim | measured, interval | instances |", "| --- | --- | --- | --- | --- |"]
         for v in record.verdicts:
             lines.append(_line(v.status, v.kind, v.claim, v))
-            lines += [_line(row.status, "", f"read as: {row.reading}", row) for row in v.rows]
+            lines += [_line(row.status, "", f"row: {row.reading}", row) for row in v.rows]
         lines.append("")
     return "\n".join(lines)
 
