@@ -90,11 +90,31 @@ def test_runs_with_noise_in_units_of_tau_are_those_in_their_own_time():
 
 
 def test_three_scales():
-    params = time_scales.Params(sizes=(64,), instances=20, saves=20)
+    params = time_scales.Params(sizes=(64,), many=(64, 256, 1024), starts=20, instances=20, saves=20)
     row = time_scales.one(params, 0)
     data = {name: np.repeat(values, 20, axis=0) for name, values in row.items()}
-    verdicts = time_scales.judge(params, data)
-    assert verdicts[0].measured in (0.0, 1.0)
-    wrong = {**data, "rate": data["rate"] * 2.0}
-    assert time_scales.judge(params, wrong)[0].status == "fails"
-    assert len(time_scales.draw(params, data)) == 2
+    scatter = np.linspace(-0.5, 0.5, 20)
+    L = {n: np.log(n / np.sqrt(params.beta(n))) for n in params.many}
+    data |= {f"begun {n}": 1.0 + L[n] + scatter for n in params.many}
+    fall, forming = time_scales.judge(params, data)[:2]
+    assert 0.8 < fall.measured < 1.2
+    assert forming.status == "holds"
+    assert forming.measured == pytest.approx(1.0)
+    assert len(time_scales.draw(params, data)) == 3
+    fast = {**data, "height": data["height"] * np.exp(-params.times)}
+    assert time_scales.judge(params, fast)[0].status == "fails"
+    for grows in (0.0, 4.0 / 3.0):  # a constant; log(n)/(2 rate)
+        other = {**data, **{f"begun {n}": 6.0 + grows * L[n] + scatter for n in params.many}}
+        assert time_scales.judge(params, other)[1].status == "fails"
+    late = {**data, "begun 64": np.where(scatter > 0, np.nan, data["begun 64"])}  # runs that ended before
+    assert time_scales.judge(params, late)[1].eligible == 50
+
+
+def test_clusters_begin_to_form_when_a_spread_is_crossed():
+    t = np.linspace(0.0, 4.0, 9)
+    assert time_scales.crossed(t, np.exp(-t), np.exp(-1.3)) == pytest.approx(1.3)
+    assert np.isnan(time_scales.crossed(t, np.exp(-t), 1e-3))
+    params = time_scales.Params()
+    few, more = (time_scales.begun(params, n, 0, 3)["begun"].mean() for n in (64, 512))
+    assert 0.5 < few < more < 8.0
+    assert time_scales.fall_time(12.0, -1.0) == pytest.approx(0.961, abs=1e-3)
