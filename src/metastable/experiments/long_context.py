@@ -247,8 +247,9 @@ def draw(params: Params, data: Data) -> Figures:
     return {
         TITLE: captioned(
             weights,
-            f"Dots: tokens drawn at random around one direction, mean cosine rho = {rho:g}, in {params.d:,} dimensions, "
-            f"mean of {len(data['curves'])}; dashed: the law of equiangular ones, and the critical c. beta = c log n.",
+            f"Dots: tokens drawn at random around one direction, mean cosine rho = {rho:g}, in {params.d:,} "
+            f"dimensions, mean of {len(data['curves'])}; dashed: the law of equiangular ones, and the "
+            "critical c. beta = c log n.",
         ),
         "Collapse time against context": captioned(
             collapsed, f"Equiangular tokens from cosine rho = {rho:g}, V = I, beta = c log n, closed form."
@@ -281,7 +282,8 @@ def finding(params: Params, data: Data) -> Finding:
         "With beta = c log n there is a critical c, 1/(1-rho), between attention to everybody and to oneself.",
         f"The weight on itself of random tokens in {params.d:,} dimensions has no trend with n, to "
         f"n = {params.sizes[-1]:,}, at {np.nanmean(data['critical']):.3f} of it (mean of {len(data['critical'])} "
-        f"draws); runs of up to {params.runs[-1]:,} equiangular tokens collapse when the closed form says, to {off:.0e}.",
+        f"draws); runs of up to {params.runs[-1]:,} equiangular tokens collapse when the closed form says, to "
+        f"{off:.0e}.",
         TITLE,
     )
 

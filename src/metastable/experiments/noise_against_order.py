@@ -12,8 +12,8 @@ x_i' = P (pull) + sigma P dW_i on the circle and on S^2, softmax (SA) and unnorm
    comes to rest like e^{-2 (1-f) t/tau} and is solved until its order changes by less than 0.001 in one tau.
 3. Common noise, sigma P dW with one W for all. Two near tokens part by d log|delta| = -sigma <x, o dW>, whose mean is
    -(d-1) sigma^2/2: noise brings tokens together, with no attention at all. The mean rate of pairs (V = 0) must be that
-   number to 10% with its interval. (These lines said 5% at first; the criterion has always been 10%.) With attention, tokens meet (order above 0.95 by 20 tau) also at f = 2, where noise of their own keeps
-   them apart.
+   number to 10% with its interval. (These lines said 5% at first; the criterion has always been 10%.)
+   With attention, tokens meet (order above 0.95 by 20 tau) also at f = 2, where noise of their own keeps them apart.
 
 Quick sizes were cut to 96 tokens and ten densities for cost, after runs of larger ones; criteria stayed. With 96 tokens
 the bound of a stable law at f = 1.4 is 0.38, above the 0.3 asked of an unstable one, so that a run could pass as both:
