@@ -8,7 +8,7 @@ import numpy as np
 from metastable.continuum.density import density
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
-from metastable.experiments.base import Data
+from metastable.experiments.base import Data, judged_by_validity
 from metastable.theory.sphere_forms import mode_growth_rate, noise_threshold
 
 SMALL = 1e-5  # amplitude of the perturbed mode
@@ -37,17 +37,19 @@ def one_rate(seed: int) -> Data:
 
 
 def one_law(seed: int) -> Data:
-    """Mass and least density of a drawn law with structure, until a cluster stands out or noise has levelled it."""
+    """Mass and least density of a drawn law with structure while it moves, as long as its modes resolve it."""
     rng = np.random.default_rng([seed, 43])
     d, kind = int(rng.integers(2, 4)), str(rng.choice(["softmax", "unnormalised"]))
     beta, bend = float(rng.uniform(0.5, 4.0)), float(rng.uniform(-0.8, 0.8))
     noise = noise_threshold(beta, kind, d) * float(rng.choice([0.0, 0.5, 1.2]))
     V, along = np.eye(d) + 0.3 * rng.normal(size=(d, d)), rng.normal(size=d)
-    law = density(
-        Dynamics(Weights(V=V), beta, kind, noise=noise),
-        lambda x: np.exp(x @ along) * (1.0 + bend * x[:, 0] * x[:, 1]),
-        0.4 / float(mode_growth_rate(1, beta, kind, d)), save=6,
-    )  # fmt: skip
+    along *= float(rng.uniform(1.0, 9.0)) / np.linalg.norm(along)  # least over largest density down to e^-18
+    t = 0.3 if kind == "softmax" else 0.3 * np.exp(-0.75 * beta)  # unnormalised pulls are between 1 and e^beta
+    with judged_by_validity():
+        law = density(
+            Dynamics(Weights(V=V), beta, kind, noise=noise),
+            lambda x: np.exp(x @ along) * (1.0 + bend * x[:, 0] * x[:, 1]), t, save=6,
+        )  # fmt: skip
     return {
         "law mass": np.array([law.mass_error]), "law least": np.array([law.least]),
         "law sharp": np.array([law.rho[-1].max() * law.surface.area]), "law done": np.array([law.status == "done"]),
