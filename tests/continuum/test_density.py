@@ -146,11 +146,37 @@ def test_values_at_even_angles_and_samples():
         ({}, lambda x: x[:, 0], {}, "negative"),
         ({}, lambda x: np.abs(x[:, 0]) > 0.5, {}, "smooth"),
         ({}, lambda x: x, {}, "one number per point"),
+        ({}, lambda x: ["a"] * len(x), {}, "real numbers"),
+        ({}, lambda x: 1.0 + 0.1j * x[:, 0], {}, "real numbers"),
+        ({}, lambda x: np.nan * x[:, 0], {}, "finite"),
+        ({}, {"law": 1}, {}, "real numbers"),
+        ({}, [1.0, -1.0, 1.0], {}, "negative"),
+        ({}, np.zeros(8), {}, "negative"),
+        ({}, np.ones((4, 4)), {}, "even angles"),
+        ({}, (1.0, 1.0, 1.0), {"d": 3}, "circle"),
+        ({}, "uniform", {"d": 2.5}, "circle"),
+        ({}, "uniform", {"modes": 0}, "modes must be"),
+        ({}, "uniform", {"modes": "many"}, "modes must be"),
+        ({}, "uniform", {"rtol": 1.0}, "rtol must be at most"),
     ],
 )
 def test_misuse_is_answered_with_a_sentence(dyn, rho0, options, words):
     with pytest.raises(ms.InputError, match=words):
         ms.density(ms.Dynamics(**dyn), rho0, 1.0, **options)
+
+
+def test_odd_but_meant():
+    """No time at all, no attention, a law that is not normalised, a very sharp kernel, whole numbers."""
+    for options in ({"t": 0.0, "save": 1}, {"t": 1e-3, "save": 2}):
+        law = ms.density(ms.Dynamics(beta=200.0, noise=0.1), lambda x: 7 + 3 * x[:, 0], d=2, **options)
+        assert law.status == "done"
+        assert law.order[0] == pytest.approx(3 / 14, abs=1e-12)
+    flat = ms.density(ms.Dynamics(beta=0.0), lambda x: 1 + 0.5 * x[:, 0], 0.5, d=3, save=2)
+    assert flat.order[-1] > 1.1 * flat.order[0]  # every token is drawn to the mean
+    whole = ms.density(ms.Dynamics(), [2, 3, 2, 1], 0.0, save=1)
+    assert whole.at([[0.0, 1.0]])[0] == pytest.approx(1.5 / (2 * np.pi))
+    with pytest.raises(ms.InputError, match="number of tokens"):
+        whole.sample(0)
 
 
 def test_pictures(tmp_path):

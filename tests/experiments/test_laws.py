@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.special import iv, spherical_in
 
 from metastable.equation.dynamics import Dynamics
 from metastable.experiments import (
+    drawn_laws,
     infinitely_many,
     long_context,
     noise_against_order,
@@ -15,6 +17,7 @@ from metastable.experiments import (
 from metastable.experiments.base import Work, self_check
 from metastable.initial import sphere
 from metastable.solve.simulate import simulate
+from metastable.theory.sphere_forms import mode_growth_rate, noise_threshold
 
 ALL = (infinitely_many, long_context, noise_against_order, normalisation_schemes, time_scales)
 
@@ -28,13 +31,26 @@ def test_the_simulator_agrees_with_the_plain_formulas(module):
 
 
 def test_rates_of_the_density_decide():
-    data = infinitely_many.one_rate(3)
+    data = drawn_laws.one_rate(3)
     assert abs(data["rate"] - data["theory"]) < 1e-8 * data["fastest"]
     many = {name: np.repeat(values, 30, axis=0) for name, values in data.items()}
     d = int(data["place"][0])
     assert infinitely_many._rates(infinitely_many.Params(), many, d).status == "holds"
     off = {**many, "rate": many["rate"] + 1e-6 * many["fastest"]}
     assert infinitely_many._rates(infinitely_many.Params(), off, d).status == "fails"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_laws_with_structure_keep_mass_and_sign_and_are_judged(seed):
+    law = drawn_laws.one_law(seed)
+    near = {name: np.repeat(values, 30) for name, values in drawn_laws.one_rate(3).items()}
+    params = infinitely_many.Params(laws=30)
+    data = near | {name: np.repeat(values, 30) for name, values in law.items()}
+    assert law["law sharp"] > 1.5
+    assert infinitely_many._kept(params, data).status == "holds"
+    for name, value in (("law least", -1e-6), ("law mass", 1e-9)):
+        assert infinitely_many._kept(params, data | {name: np.full(30, value)}).status == "fails", name
+    assert infinitely_many._kept(params, data | {"law done": np.zeros(30, bool)}).status == "undecided"
 
 
 def test_moments_of_tokens_are_those_of_the_law():
@@ -48,13 +64,28 @@ def test_moments_of_tokens_are_those_of_the_law():
 
 
 def test_long_contexts():
-    params = long_context.Params(sizes=(100, 1000, 10_000), runs=(8,), cloud=64, d=32, instances=40)
+    params = long_context.Params(sizes=(100, 1000, 10_000), runs=(16,), d=1024, instances=40)
     data = long_context.run(params, Work())
     assert [verdict.status for verdict in long_context.judge(params, data)] == ["holds"] * 5
-    wrong = {**data, "weight": data["weight"] + 1e-6, "critical": data["critical"] * 1.01, "exponent": data["y"]}
-    found = [verdict.status for verdict in long_context.judge(params, wrong)]
-    assert found[0] == found[2] == found[4] == "fails"
+    wrong = {
+        "weight": data["weight"] + 1e-6, "slope": 0.5 * data["slope"], "critical": data["critical"] * 1.05,
+        "cosine 16": data["cosine 16"] + 1e-3, "exponent": data["y"],
+    }  # fmt: skip
+    for k, (name, value) in enumerate(wrong.items()):
+        assert long_context.judge(params, {**data, name: value})[k].status == "fails", name
+    sideways = {**data, "slope": -1e-3 * np.sign(data["y"] - 1.0)}
+    assert long_context.judge(params, sideways)[1].status == "fails"
     assert len(long_context.draw(params, data)) == 2
+    assert "has no trend" in long_context.finding(params, data).measured
+
+
+def test_in_few_dimensions_the_nearest_token_decides_and_the_law_of_long_contexts_ends():
+    params = long_context.Params(sizes=(100, 1000, 10_000), d=16, instances=4)
+    near = long_context.around(params)
+    assert near.shape == (4, 9999)
+    assert near.var() == pytest.approx(1 / 16, rel=0.1)
+    slopes = [long_context.slope(long_context.trend(row, 0.4, 1.6, params.sizes), params.sizes) for row in near]
+    assert np.max(slopes) < 0.4  # 0.6 among equiangular tokens
 
 
 def test_schemes_follow_their_laws():
@@ -67,6 +98,43 @@ def test_schemes_follow_their_laws():
     assert normalisation_schemes._law(params, wrong, "peri-ln").status == "fails"
     slow = {**data, "gap peri-ln 4": np.sqrt(data["gap peri-ln 4"])}
     assert normalisation_schemes._late(params, slow, "peri-ln").status == "fails"
+
+
+@pytest.mark.parametrize("beta", [0.7, 2.0, 5.5])
+def test_thresholds_of_noise_are_those_of_bessel_functions(beta):
+    """ORACLES 25: sigma^2 < 2 I_1/beta (USA), over I_0 (SA); on S^2 with spherical Bessel functions."""
+    for d, bessel in ((2, iv), (3, spherical_in)):
+        usa, sa = (noise_threshold(beta, kind, d) ** 2 for kind in ("unnormalised", "softmax"))
+        assert usa == pytest.approx(2 * bessel(1, beta) / beta, rel=1e-12)
+        assert sa == pytest.approx(2 * bessel(1, beta) / beta / bessel(0, beta), rel=1e-12)
+        for kind, top in (("unnormalised", usa), ("softmax", sa)):
+            rates = mode_growth_rate(np.arange(1, 9), beta, kind, d, np.sqrt(top))
+            assert rates[0] == pytest.approx(0.0, abs=1e-12)
+            assert (rates[1:] < 0).all()  # mode 1 is the last to be stable
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("share", "order"), [(0.6, 0.92), (0.9, 0.60), (1.1, 0.03), (1.5, 0.02)])
+def test_order_parameters_of_the_oracle(share, order):
+    """ORACLES 25: beta = 2, n = 4,000, sigma at a share of its threshold. Above it the order is chance, n^(-1/2)."""
+    sigma = share * noise_threshold(2.0)
+    cases = [noise_runs.Case(2, "softmax", 2.0, sigma, seed) for seed in range(noise_runs.TOGETHER)]
+    found = np.sqrt(np.mean(noise_runs.settled(cases, 4000)[:, 0] ** 2))
+    assert found == pytest.approx(order, abs=0.02)
+
+
+@pytest.mark.parametrize("how", ["quick", "default", "full"])
+def test_no_run_with_noise_passes_on_both_sides_of_the_threshold(how):
+    made = noise_against_order.EXPERIMENT
+    params = made.params(**{"quick": made.quick, "full": made.full}.get(how, {}))
+    assert noise_against_order.loud(np.array([1.4, 2.0]), params.n).max() < noise_against_order.BROKEN
+    few = noise_against_order.Params(n=96)
+    f = np.append(np.full(20, 1.4), np.full(20, 0.5))
+    data = {"place independent": np.full(40, 2), "f independent": f, "modes independent": np.full((40, 4), 0.35)}
+    assert noise_against_order._threshold(few, data, 2).status == "undecided"  # 0.35 would pass as both
+    verdict = noise_against_order._threshold(params, data, 2)
+    assert verdict.status == "fails"
+    assert verdict.failing_seeds == tuple(range(20))
 
 
 @pytest.mark.slow
@@ -90,11 +158,31 @@ def test_runs_with_noise_in_units_of_tau_are_those_in_their_own_time():
 
 
 def test_three_scales():
-    params = time_scales.Params(sizes=(64,), instances=20, saves=20)
+    params = time_scales.Params(sizes=(64,), many=(64, 256, 1024), starts=20, instances=20, saves=20)
     row = time_scales.one(params, 0)
     data = {name: np.repeat(values, 20, axis=0) for name, values in row.items()}
-    verdicts = time_scales.judge(params, data)
-    assert verdicts[0].measured in (0.0, 1.0)
-    wrong = {**data, "rate": data["rate"] * 2.0}
-    assert time_scales.judge(params, wrong)[0].status == "fails"
-    assert len(time_scales.draw(params, data)) == 2
+    scatter = np.linspace(-0.5, 0.5, 20)
+    L = {n: np.log(n / np.sqrt(params.beta(n))) for n in params.many}
+    data |= {f"begun {n}": 1.0 + L[n] + scatter for n in params.many}
+    fall, forming = time_scales.judge(params, data)[:2]
+    assert 0.8 < fall.measured < 1.2
+    assert forming.status == "holds"
+    assert forming.measured == pytest.approx(1.0)
+    assert len(time_scales.draw(params, data)) == 3
+    fast = {**data, "height": data["height"] * np.exp(-params.times)}
+    assert time_scales.judge(params, fast)[0].status == "fails"
+    for grows in (0.0, 4.0 / 3.0):  # a constant; log(n)/(2 rate)
+        other = {**data, **{f"begun {n}": 6.0 + grows * L[n] + scatter for n in params.many}}
+        assert time_scales.judge(params, other)[1].status == "fails"
+    late = {**data, "begun 64": np.where(scatter > 0, np.nan, data["begun 64"])}  # runs that ended before
+    assert time_scales.judge(params, late)[1].eligible == 50
+
+
+def test_clusters_begin_to_form_when_a_spread_is_crossed():
+    t = np.linspace(0.0, 4.0, 9)
+    assert time_scales.crossed(t, np.exp(-t), np.exp(-1.3)) == pytest.approx(1.3)
+    assert np.isnan(time_scales.crossed(t, np.exp(-t), 1e-3))
+    params = time_scales.Params()
+    few, more = (time_scales.begun(params, n, 0, 3)["begun"].mean() for n in (64, 512))
+    assert 0.5 < few < more < 8.0
+    assert time_scales.fall_time(12.0, -1.0) == pytest.approx(0.961, abs=1e-3)

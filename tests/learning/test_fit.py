@@ -87,6 +87,18 @@ def test_one_token_goes_where_it_should_and_the_record_says_how(tmp_path):
     assert found.plot(tmp_path / "a.png").caption.startswith("Error over 60 steps")
 
 
+def test_what_begins_to_count_later_is_not_idle():
+    """From V = 0 no token moves, whatever Q, K and beta are: their first slope is exactly 0, and then they move."""
+    still = ms.Dynamics(ms.Weights(V=np.zeros((D, D))))
+    chosen = {"steps": 3, "method": "euler", "dt": 0.5}
+    found = ms.fit(still, X, Y, ["Q", "K", "V", "beta"], **chosen)
+    for name in ("Q", "K", "beta"):
+        assert found.curve[f"slope {name}"][0] == 0.0
+        assert found.curve[f"slope {name}"][-1] > 0.0
+    assert found.idle == ()
+    assert "no influence" not in repr(found)
+
+
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 def test_a_descent_is_traced_once(kind):
     """Whatever the type of its numbers, and however often it is advanced: tracing and compiling take longest."""
@@ -190,6 +202,11 @@ BAD = [
     ({"effort": -1.0}, "effort must"),
     ({"loss": "square"}, "Unknown loss 'square'; did you mean 'squared'"),
     ({"loss": 3}, "loss must be a name or a function"),
+    ({"loss": lambda x, y: x - y}, r"The loss <lambda> must give one real number .* not shape \(1, 4, 2\)"),
+    ({"loss": lambda x, y: None}, "The loss <lambda> must give one real number"),
+    ({"loss": lambda x: x.sum()}, "The loss <lambda> cannot be followed by slopes"),
+    ({"loss": lambda x, y: float(x.sum())}, "write it with jax.numpy"),
+    ({"over": "weights"}, "weights holds no numbers yet; choose from"),
     ({"optimiser": "adamm"}, "Unknown optimiser 'adamm'; did you mean 'adam'"),
     ({"optimiser": 3}, "optimiser must be one of adam, sgd, lbfgs"),
     ({"held_out": X}, "held_out must be a pair"),

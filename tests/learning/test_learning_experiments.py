@@ -12,6 +12,8 @@ from metastable.experiments import (
     model_best_system,
     optimal_control,
     optimised_mlp,
+    sinks_in_training,
+    sinks_in_training_verdicts,
 )
 from metastable.experiments import small_transformers as small
 from metastable.experiments.base import Work, self_check
@@ -193,6 +195,28 @@ def test_fits_that_still_improve_may_yet_turn_a_verdict_round() -> None:
     assert statuses(1.1, done, done) == ["fails"] * 4
     assert statuses(1.1, moving, done) == ["undecided"] * 4
     assert statuses(1.1, done, moving) == ["fails"] * 3 + ["undecided"]
+
+
+def test_onsets_of_sinks_are_the_steps_from_which_on_they_last() -> None:
+    """Five models: from step 30 on, from 10 on, met and lost again, never, and one that was not trained."""
+    params = sinks_in_training.Params(sizes=((16, 2, 2),), checkpoints=(0, 10, 30, 60), steps=60, instances=5)
+    ratio = np.array([[1, 1, 2, 2], [1, 1.6, 1.7, 1.5], [1, 2, 2, 1], [1, 1, 1, 1], [9, 9, 9, 9]]).T
+    data: dict[str, np.ndarray] = {}
+    for kind in sinks_in_training_verdicts.KINDS:
+        name = f"16x2x2 {kind}"
+        flat = {key: np.ones((4, 5, 2, 2)) for key in ("early", "aligned", "others", "value")}
+        data |= {f"{name}/{key}": value for key, value in flat.items()}
+        data[f"{name}/mass"] = np.broadcast_to(ratio[..., None, None], (4, 5, 2, 2))
+        data[f"{name}/clusters"] = np.ones((4, 5))
+        data[f"{name}/loss"], data[f"{name}/bigram"] = np.array([[1.0] * 4 + [3.0]] * 60), np.array(2.2)
+    key, least = sinks_in_training_verdicts.READINGS[0]
+    found = sinks_in_training_verdicts.onsets(params, data, "with positions", key, least)
+    assert found.tolist() == [30.0, 10.0, np.inf, np.inf, 0.0]
+    words = "lasting in 2 of 4 trained models, from step 20 on (median; the earliest 10, the latest 30)"
+    first = sinks_in_training.judge(params, data)[0]
+    assert words in first.notes
+    assert words in first.rows[0].notes
+    assert words in sinks_in_training.finding(params, data).measured
 
 
 @pytest.mark.slow

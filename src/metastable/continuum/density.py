@@ -22,11 +22,12 @@ from metastable.continuum.law_pull import MOST_ENTRIES, kernel_is_spectral, law_
 from metastable.continuum.laws import Density
 from metastable.continuum.surfaces import SURFACES, Moments, Surface, resized, surface
 from metastable.equation.dynamics import Dynamics
-from metastable.errors import InputError, door
+from metastable.errors import InputError, door, kind_of
 from metastable.solve.checks import real, save_times
 
 Law = str | Callable[[np.ndarray], Any] | np.ndarray | Density
 _TAIL = 7 / 8  # modes above this share of the degree are the tail
+_COARSEST = 1e-4  # rtol: densities of -0.1 of the largest would be accepted with it
 _DEEPEST = 100.0  # a step damps no mode by more than e^-100: factors stay within floats
 
 
@@ -58,7 +59,8 @@ def density(
     save : int or array
         A number of evenly spaced times, or the times. Saving never changes a run.
     rtol : float
-        Tolerance of a step, relative to the law's mass; modes above 7/8 of the degree stay below ten times as much.
+        Tolerance of a step, relative to the law's mass, at most 1e-4; modes above 7/8 of the degree stay below ten
+        times as much, and the density above minus a thousand times as much of its largest value.
     modes, most : int, optional
         The degree to begin with, and the largest (512 on the circle, 48 on S^2).
 
@@ -82,7 +84,9 @@ def density(
     _check_parts(dynamics)
     times = save_times(save, t, None)
     run = _Run(dynamics, rtol, _largest(dynamics, dim, most))
-    first = SURFACES[dim].smallest if modes is None else int(modes)
+    if rtol > _COARSEST:
+        raise InputError(f"rtol must be at most {_COARSEST:g}, not {rtol:g}: a law could become negative unnoticed.")
+    first = SURFACES[dim].smallest if modes is None else int(real("modes", modes, least=4.0))
     return run.through(*_started(run, rho0, surface(dim, min(first, run.most))), times, t)
 
 
@@ -212,14 +216,23 @@ def _moments(rho0: Law, on: Surface) -> Moments:
             raise InputError(f"rho0 must be a function of points, values at even angles or 'uniform', not {rho0!r}.")
         values = np.ones(len(on.points))
     elif callable(rho0):
-        values = np.asarray(rho0(on.points), dtype=float)
+        values = _numbers(rho0(on.points))
         if values.shape != (len(on.points),):
             raise InputError(f"rho0 must give one number per point, ({len(on.points)},), not shape {values.shape}.")
     else:
-        return _from_even_angles(np.asarray(rho0, dtype=float), on)
+        return _from_even_angles(_numbers(rho0), on)
     _check_law(values)
     c = on.moments(values)
     return c / float(on.weights @ values)
+
+
+def _numbers(given: Any) -> np.ndarray:
+    try:
+        if np.iscomplexobj(given):
+            raise TypeError
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"rho0 must be real numbers, or a function that gives them, not {kind_of(given)}.") from error
 
 
 def _from_even_angles(values: np.ndarray, on: Surface) -> Moments:
@@ -240,11 +253,13 @@ def _check_law(values: np.ndarray) -> None:
 def _dimension(dyn: Dynamics, rho0: Law, d: int | None) -> int:
     if not isinstance(dyn, Dynamics):
         raise InputError(f"density needs a Dynamics object, not {type(dyn).__name__}.")
-    own = rho0.surface.dimension if isinstance(rho0, Density) else 2 if isinstance(rho0, (np.ndarray, list)) else None
-    found = {int(each) for each in (d, own, dyn.weights.dimension) if each is not None} or {2}
+    anywhere = isinstance(rho0, str) or callable(rho0)
+    own = rho0.surface.dimension if isinstance(rho0, Density) else None if anywhere else 2
+    asked = None if d is None else real("d", d, least=1.0)
+    found = {each for each in (asked, own, dyn.weights.dimension) if each is not None} or {2}
     if len(found) > 1 or not found <= set(SURFACES):
         raise InputError(f"A density lives on the circle (d = 2) or on S^2 (d = 3), not in d = {sorted(found)}.")
-    return found.pop()
+    return int(found.pop())
 
 
 def _check_parts(dyn: Dynamics) -> None:

@@ -103,6 +103,8 @@ class Density:
 
     def sample(self, n: int, seed: int = 0, index: int = 0) -> np.ndarray:
         """n tokens (n, d) drawn from the law at one of the saved times, by rejection."""
+        if n < 1:
+            raise InputError(f"n must be a number of tokens >= 1, not {n!r}.")
         rng, d = np.random.default_rng(seed), self.surface.dimension
         top = 1.02 * float(self.rho[index].max())
         found: list[np.ndarray] = []

@@ -24,6 +24,7 @@ _COMPARED = (  # what should explain more than what
     ("A fit with several heads explains more than one head", "several heads", "one head"),
     ("A fit with own layers explains more than one head", "own layers", "one head"),
     ("Full attention explains more than causal", "one head", "causal"),
+    ("Full attention of several heads explains more than causal", "several heads", "causal heads"),
 )
 
 
@@ -112,8 +113,9 @@ def draw_models(params: Any, data: Data, names: Sequence[str]) -> Figures:
 def _bars(params: Any, data: Data, name: str, axis: Any) -> None:
     fitted = {s: _rows(data, name, s) for s in params.systems}
     others = {key: data[f"{name}/{key}"].mean(axis=1) for key in ("frozen tokens", "best constant", *_RUNGS)}
-    if f"{name}/one head, fresh weights/distance" in data:
-        fitted["fresh network"] = _rows(data, name, "one head, fresh weights")
+    for system in params.systems:
+        if f"{name}/{system}, fresh weights/distance" in data:
+            fitted[f"{system}, fresh"] = _rows(data, name, f"{system}, fresh weights")
     each = {**others, **fitted}
     at = np.arange(len(each))[::-1]
     colours = [SOFT] * 2 + [PALETTE[1]] * len(_RUNGS) + [PALETTE[0]] * len(fitted)
@@ -132,7 +134,7 @@ def _by_layer(params: Any, data: Data, name: str, axis: Any) -> None:
         "rung 2": (data[f"{name}/rung 2"], PALETTE[1], "-"),
     }
     for k, system in enumerate(params.systems):
-        lines[system] = (data[f"{name}/{system}/distance"], PALETTE[(0, 2, 3, 4, 5, 6)[k % 6]], "-")
+        lines[system] = (data[f"{name}/{system}/distance"], PALETTE[(0, 2, 3, 4, 5, 6, 7)[k % 7]], "-")
     for label, (values, colour, style) in lines.items():
         axis.plot(np.arange(1, values.shape[1] + 1), values.mean(axis=0), color=colour, ls=style, lw=1.2, label=label)
     axis.set(xlabel="layer", ylabel="Gram distance", title=name, ylim=(0.0, None))

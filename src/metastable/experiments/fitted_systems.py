@@ -9,6 +9,7 @@ tokens on, all as directions; beta is in Q and K, the step in O V. Its price is 
 | one head         | 1     | everybody      | Q, K of ``width``, V           | one for all time  |
 | several heads    | H     | everybody      | Q, K, V, O of ``width``        | one for all time  |
 | causal           | 1     | j <= i         | as one head                    | one for all time  |
+| causal heads     | H     | j <= i         | as several heads               | one for all time  |
 | own layers       | 1     | everybody      | as one head                    | one for each step |
 | even attention   | 1     | all alike      | V: A_ij = 1/n                  | one for all time  |
 | no attention     | 1     | itself         | V: every token by itself       | one for all time  |
@@ -49,6 +50,7 @@ SYSTEMS: dict[str, System] = {
     "one head": System(),
     "several heads": System(heads=True),
     "causal": System(mask="causal"),
+    "causal heads": System(heads=True, mask="causal"),
     "own layers": System(own_layers=True),
     "even attention": System(attends=False),
     "no attention": System(mask=_ITSELF, attends=False),

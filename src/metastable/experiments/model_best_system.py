@@ -29,14 +29,15 @@ from metastable.models.tokens import as_ids
 from metastable.theory.verdicts import Verdict
 
 RUNGS = (0, 1, 2)
-FRESH = "one head, fresh weights"
+FRESH = ", fresh weights"
 
 
 @dataclass(frozen=True)
 class Params:
     """Texts of ``n`` tokens (``short`` ones for a small corpus): ``train`` to learn from, ``stop`` to end by.
 
-    ``instances`` more are judged. ``width`` and ``heads`` are those of the fitted systems.
+    ``instances`` more are judged. ``width`` and ``heads`` are those of the fitted systems. Those named in ``fresh`` are
+    also fitted to the network with fresh weights; by default one head alone, for it stands in most comparisons.
     """
 
     model: str = model_access.ZOO
@@ -49,7 +50,7 @@ class Params:
     steps: int = 200
     train: int = 48
     stop: int = 12
-    fresh: bool = True
+    fresh: tuple[str, ...] = ("one head",)
     instances: int = 24
     seed: int = 0
 
@@ -104,7 +105,7 @@ def _measured(params: Params, model: Model, work: Work, report: model_access.Rep
     """Gram distances (texts, layers) on the judged texts of every fitted system, rung and baseline."""
     texts, slug = given_texts(params, model), model_access.slug(model.name)
     data = work.part(f"{slug}-ladder", lambda: _beside(model, texts))
-    jobs = [*params.systems, *([FRESH] if params.fresh else [])]
+    jobs = [*params.systems, *(name + FRESH for name in params.fresh)]
     for k, name in enumerate(jobs):
 
         def share(s: float, k: int = k, name: str = name) -> None:
@@ -141,11 +142,9 @@ def _keeping(states: list[np.ndarray]) -> Callable[[int, np.ndarray], None]:
 
 
 def _fit(params: Params, model: Model, texts: tuple[Ids, Ids, Ids], name: str, report: Any) -> Data:
-    if name == FRESH:
+    network, system = model, systems.SYSTEMS[name.removesuffix(FRESH)]
+    if name.endswith(FRESH):
         network, _ = CONTROLS["init"](model, texts[0], len(texts[0][0]), params.seed)
-        system = systems.SYSTEMS["one head"]
-    else:
-        network, system = model, systems.SYSTEMS[name]
     train, stop, judged = (clouds(network, part) for part in texts)
     d, depth = train[0].shape[-1], len(train[1])
     start = systems.first_numbers(system, d, params.width, params.heads, depth, params.seed)
@@ -238,10 +237,17 @@ EXPERIMENT = Experiment(
         "steps": 40,
         "train": 12,
         "stop": 4,
-        "fresh": False,
+        "fresh": (),
         "instances": 20,
     },
-    full={"steps": 2000, "train": 400, "stop": 50, "instances": 100, "n": 48},
+    full={
+        "fresh": ("one head", "several heads", "causal", "causal heads"),
+        "steps": 2000,
+        "train": 400,
+        "stop": 50,
+        "instances": 100,
+        "n": 48,
+    },
     check=check,
     finding=finding,
     topic="model",

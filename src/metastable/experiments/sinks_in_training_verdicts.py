@@ -1,7 +1,12 @@
-"""Verdicts and pictures of `sinks-in-training`, with criteria fixed before any model was trained."""
+"""Verdicts and pictures of `sinks-in-training`, with criteria fixed before any model was trained.
+
+Onsets, the steps from which on a criterion is met, were added later; they are measured with the same criteria, and no
+verdict rests on them.
+"""
 
 from typing import Any
 
+import matplotlib
 import numpy as np
 
 from metastable.experiments.base import Data, Figures
@@ -11,9 +16,11 @@ from metastable.theory.verdicts import Verdict, from_readings, judge_number, jud
 SOURCE = "first paper, sec. 5"
 TITLE = "Attention on the first token over training"
 INSIDE = "Alignment, values and clusters over training"
-HISTOGRAM = "Cosines of tokens after the last layer, before and after training"
+HISTOGRAM = "Cosines of tokens after the last layer, at checkpoints"
 SINK, MORE, GROWN, SHORT, HEAD = 1.5, 1.1, 0.05, 0.9, 3.0
 KINDS = ("with positions", "without positions")
+# what makes a sink: key, the least value, as in the readings of `judge`
+READINGS = (("ratio", float(np.log(SINK))), ("mass", float(np.log(SINK))), ("strongest", HEAD))
 _DASHES = (0, (4, 2))
 
 
@@ -40,13 +47,15 @@ def judge(params: Any, data: Data) -> list[Verdict]:
             pooled(params, data, kind, key)[:, trained] for key in ("ratio", "mass", "strongest", "aligned", "value")
         )
         count = len(first)
+        when = [said_of(onsets(params, data, kind, *reading)[trained]) for reading in READINGS]
         readings = [
-            _number("More attention than the seven tokens after it.", ratio[-1], np.log(SINK), count),
-            _number("More attention than even attention gives.", mass[-1], np.log(SINK), count),
+            _number("More attention than the seven tokens after it.", ratio[-1], READINGS[0][1], count, when[0]),
+            _number("More attention than even attention gives.", mass[-1], READINGS[1][1], count, when[1]),
             judge_share(
-                "A head in which it is three times even.", SOURCE, (strongest[-1] >= HEAD).tolist(), required=0.9
+                "A head in which it is three times even.", SOURCE, [bool(v >= HEAD) for v in strongest[-1]],
+                required=0.9, notes=when[2],
             ),
-        ]
+        ]  # fmt: skip
         claim = f"Training makes the first token a sink, {kind}."
         verdicts.append(from_readings(claim, SOURCE, readings, notes=_about_sinks(params, data, kind)))
         claim = f"The causal structure alone, before training, makes the first token a sink, {kind} (log ratio)."
@@ -60,8 +69,32 @@ def judge(params: Any, data: Data) -> list[Verdict]:
     return verdicts
 
 
-def _number(claim: str, values: np.ndarray, least: float, count: int) -> Verdict:
-    return judge_number(claim, SOURCE, values, (least, np.inf), kind="reading", instances=count)
+def _number(claim: str, values: np.ndarray, least: float, count: int, notes: str = "") -> Verdict:
+    return judge_number(claim, SOURCE, values, (least, np.inf), kind="reading", instances=count, notes=notes)
+
+
+def onsets(params: Any, data: Data, kind: str, key: str, least: float) -> np.ndarray:
+    """The first checkpoint from which on a model meets a criterion at every one, (models,); inf where there is none."""
+    met = pooled(params, data, kind, key) >= least  # (C, models)
+    lasting = np.logical_and.accumulate(met[::-1])[::-1]
+    steps = np.append(np.array(params.checkpoints, float), np.inf)
+    return np.asarray(steps[np.where(lasting[-1], lasting.argmax(axis=0), -1)])
+
+
+def said_of(steps: np.ndarray) -> str:
+    """Onsets in words.
+
+    >>> said_of(np.array([30.0, 10.0, np.inf, 100.0]))
+    'lasting in 3 of 4 trained models, from step 30 on (median; the earliest 10, the latest 100)'
+    >>> said_of(np.array([np.inf, np.inf]))
+    'lasting in 0 of 2 trained models'
+    """
+    found = steps[np.isfinite(steps)]
+    often = f"lasting in {len(found)} of {len(steps)} trained models"
+    if not len(found):
+        return often
+    ends = f"the earliest {found.min():g}, the latest {found.max():g}"
+    return f"{often}, from step {np.median(found):g} on (median; {ends})"
 
 
 def learned(params: Any, data: Data, kind: str) -> np.ndarray:
@@ -80,7 +113,8 @@ def _about_sinks(params: Any, data: Data, kind: str) -> str:
     return (
         f"{trained.sum()} of {len(trained)} models trained (loss of the largest size {loss:.2f}, bigram entropy "
         f"{float(data[f'{name}/bigram']):.2f}); ratio {ratio[0]:.2f} before, {ratio[-1]:.2f} after training; over even "
-        f"attention {mass[0]:.2f} and {mass[-1]:.2f}; by size: {_by_size(params, data, kind)}"
+        f"attention {mass[0]:.2f} and {mass[-1]:.2f}; by size: {_by_size(params, data, kind)}; a sink over the next "
+        f"seven {said_of(onsets(params, data, kind, *READINGS[0])[trained])}"
     )
 
 
@@ -156,10 +190,19 @@ def _sinks(params: Any, data: Data) -> Any:
     _each(params, data, axes[1], steps, "mass", exponent=True)
     axes[0].set_ylabel("first token over the next seven")
     axes[1].set_ylabel("first token over even attention")
-    for axis in axes:
+    for axis, reading in zip(axes, READINGS):
         axis.axhline(1.0, color=SOFT, lw=0.8, ls=_DASHES)
+        axis.axhline(SINK, color=SOFT, lw=0.8)
+        for kind, mark in zip(KINDS, ("v", "^")):
+            when = onsets(params, data, kind, *reading)
+            met = when[np.isfinite(when) & learned(params, data, kind)]
+            axis.plot(met, np.full(len(met), SINK), ls="", marker=mark, ms=4, color="#222222", alpha=0.4)
     axes[0].legend(loc="best", fontsize="x-small")
-    return captioned(figure, _about(params, "Mean over layers, heads and queries; 1 (dashed) is no sink."))
+    what = (
+        f"Mean over layers, heads and queries; 1 (dashed) is no sink, {SINK:g} (line) the criterion. Triangles on it: "
+        "from where on a trained model meets it, downward with positions, upward without."
+    )
+    return captioned(figure, _about(params, what))
 
 
 def _inside(params: Any, data: Data) -> Any:
@@ -186,13 +229,14 @@ def _histograms(params: Any, data: Data) -> Any:
     middle = (bins[1:] + bins[:-1]) / 2
     for axis, kind in zip(axes, KINDS):
         counts = data[f"{names(params, kind)[-1]}/histogram"]  # (C, S, bins)
-        for k, colour, label in ((0, SOFT, "before training"), (-1, PALETTE[0], f"after {params.steps} steps")):
-            axis.plot(middle, counts[k].mean(axis=0), color=colour, label=label)
-            axis.fill_between(middle, counts[k].min(axis=0), counts[k].max(axis=0), color=colour, alpha=0.15, lw=0)
+        for k, colour in enumerate(matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(counts)))):
+            axis.plot(middle, counts[k].mean(axis=0), color=colour, label=f"step {params.checkpoints[k]:,}")
+            if k in (0, len(counts) - 1):
+                axis.fill_between(middle, counts[k].min(axis=0), counts[k].max(axis=0), color=colour, alpha=0.15, lw=0)
         axis.set(xlabel="cosine of two tokens", title=kind, ylim=(0.0, None))
     axes[0].set_ylabel("share of pairs")
-    axes[0].legend(loc="best")
-    return captioned(figure, _about(params, "The largest size."))
+    axes[0].legend(loc="best", fontsize="x-small")
+    return captioned(figure, _about(params, "The largest size; bands of the first and the last step alone."))
 
 
 def _about(params: Any, what: str) -> str:

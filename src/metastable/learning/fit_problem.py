@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.backend import Tokens, is_traced, jnp, ready
+from metastable.backend import Tokens, is_traced, jax, jnp, ready
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, kind_of
 from metastable.learning import learnt_numbers, losses
@@ -109,10 +109,12 @@ def make_problem(dynamics: Any, x0: Any, targets: Any, over: Any, chosen: Mappin
         raise InputError("Tokens that are learned say nothing of others: leave out held_out, or 'tokens' from over.")
     written = learnt_numbers.in_pieces(dynamics, names, x.shape[-1], pieces, float(times[-1]))
     check_shapes(written, x.shape, method)
+    y = _targets(written, x, targets, times, chosen["times"], loss, "targets")
+    _check_loss(loss, (len(times), *x.shape), y.shape)
     return Problem(
         written,
         x,
-        _targets(written, x, targets, times, chosen["times"], loss, "targets"),
+        y,
         names,
         times,
         method,
@@ -126,6 +128,22 @@ def make_problem(dynamics: Any, x0: Any, targets: Any, over: Any, chosen: Mappin
         checked_seed(chosen["seed"]),
         _held_out(written, x, chosen["held_out"], times, chosen["times"], loss),
     )
+
+
+def _check_loss(loss: Loss, x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    """A loss of one's own must give one number, by functions that have slopes."""
+    name = getattr(loss, "__name__", type(loss).__name__)
+    try:
+        found = jax.eval_shape(loss, *(jax.ShapeDtypeStruct(shape, float) for shape in (x, y)))
+    except Exception as error:
+        said = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"The loss {name} cannot be followed by slopes, from tokens {x} and targets {y}; write it with jax.numpy. "
+            f"It said: {type(error).__name__}: {said}"
+        ) from error
+    if getattr(found, "shape", None) != () or not jnp.issubdtype(found.dtype, jnp.floating):
+        given = f"shape {found.shape} of {found.dtype}" if hasattr(found, "shape") else kind_of(found)
+        raise InputError(f"The loss {name} must give one real number for tokens and targets, not {given}.")
 
 
 def _whole(name: str, value: Any) -> int:

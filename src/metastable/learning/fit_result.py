@@ -33,7 +33,8 @@ class Fit:
     status : "done" or "diverged"
         Diverged: nan or inf was met; the numbers are the best before that.
     idle : tuple of str
-        Names on which the value did not depend at the start: their slope was exactly 0.
+        Names on which the value did not depend: their slope was exactly 0 at every step. (At the first alone it may be
+        0 by chance: from V = 0 no token moves, whatever Q, K and beta are.)
     settings : dict
     folder : path or None
         The record.

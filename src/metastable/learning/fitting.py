@@ -148,6 +148,6 @@ def _result(problem: Problem, state: State, curve: Curve, held: Curve, folder: P
     curve = {name: values[:met] for name, values in curve.items()}
     numbers = {name: np.asarray(array) for name, array in state.best.items()}
     dynamics, x0 = with_numbers(problem.dynamics, jnp.asarray(problem.x0), numbers)
-    idle = tuple(name for name in problem.names if curve[f"slope {name}"][0] == 0.0)
+    idle = tuple(name for name in problem.names if not curve[f"slope {name}"].any())
     status = "diverged" if bool(state.broken) else "done"
     return Fit(dynamics, np.asarray(x0), numbers, curve, held, status, idle, problem.settings(), folder)

@@ -55,6 +55,8 @@ def _leaves(dynamics: Dynamics, name: str) -> list[str]:
         raise unknown("name of something to learn", name, _known(dynamics))
     if is_dataclass(value) and not isinstance(value, (Stack, Timed)):
         inside = [f.name for f in fields(value) if _holds_numbers(getattr(value, f.name))]
+        if not inside:
+            raise InputError(f"{name} holds no numbers yet; choose from: {', '.join(_known(dynamics))}.")
         prefix = "" if name in ("weights", "block") else f"{name}."
         return [leaf for own in inside for leaf in _leaves(dynamics, prefix + own)]
     if not _holds_numbers(value):
