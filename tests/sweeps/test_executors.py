@@ -8,6 +8,7 @@ import time
 import pytest
 
 from metastable.errors import InputError
+from metastable.sweeps import worker_pool
 from metastable.sweeps.choose_executor import make_executor
 from metastable.sweeps.dask_executor import remote
 from metastable.sweeps.executors import InProcess
@@ -65,6 +66,29 @@ def test_a_worker_that_dies_or_hangs_is_replaced():
     assert (found["dies"].why, found["dies"].error) == ("died", "The worker process ended by signal 9.")
     assert (found["hangs"].why, found["hangs"].error) == ("limit", "It was given up after 1 s.")
     assert all(found[k].value != os.getpid() for k in range(4))
+
+
+class Import:
+    """Arguments that a worker must make first, by a call that may never return."""
+
+    def __init__(self, function, *arguments):
+        self.made_by = (function, arguments)
+
+    def __reduce__(self):
+        return self.made_by
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [(Import(time.sleep, 600), r"not begun a task after 0\.3 s"), (Import(os._exit, 3), "with code 3 before")],
+)
+def test_workers_that_never_begin_are_given_up(monkeypatch, task, said):
+    """One that hung before its task, in an import, was waited for; one that died there was replaced, for ever."""
+    monkeypatch.setattr(worker_pool, "_START", 0.3 if "after" in said else 300.0)
+    monkeypatch.setattr(worker_pool, "_STILLBORN", 2)
+    with WorkerPool(1) as pool, pytest.raises(InputError, match=said):
+        for k in range(2):
+            everything(pool, [(k, square, (task,))], 30.0)
 
 
 def test_a_pool_leaves_no_process_behind():
