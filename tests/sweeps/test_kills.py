@@ -61,7 +61,7 @@ def same_tables(one, other):
 
 @pytest.mark.slow
 def test_workers_and_drivers_killed_at_random(place):
-    """Three workers of each of three sessions, and the driver of the first two, all with chunks landed and chunks left."""
+    """Three workers of each of three sessions, and the driver of two, all with chunks landed and chunks left."""
     chance, held, kills, codes = random.Random(5), {}, [], []
     for last in (CHUNKS // 3, 2 * CHUNKS // 3, CHUNKS):
         marks = sorted(chance.sample(range(len(held) + 1, last - 1), 3))  # chunks landed when a worker is killed
