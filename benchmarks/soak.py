@@ -1,6 +1,7 @@
-"""Soak: memory stays flat over a million tiny runs, and over an hour of clients that come and go.
+"""Soak: memory stays flat over a million tiny runs, one by one or as a sweep, and over an hour of clients.
 
     python -m benchmarks.soak runs --count 1000000
+    python -m benchmarks.soak sweep --count 1000000
     python -m benchmarks.soak explorer --seconds 3600
 
 Each prints the resident memory as it goes; exit code 1 if the last quarter needs 10% and 64 MB more than the second.
@@ -44,6 +45,30 @@ def runs(count: int) -> int:
     return flat(seen)
 
 
+def sweep(count: int) -> int:
+    """So many tiny runs as one sweep in one process, its table written and not read."""
+    from metastable.progress import Progress
+    from metastable.sweeps import read_job, run_sweep
+
+    seen: list[float] = []
+    began = shown = time.monotonic()
+
+    def watch(progress: Progress) -> None:
+        nonlocal shown
+        seen.append(resident())
+        if time.monotonic() - shown > 10.0:
+            shown = time.monotonic()
+            print(f"{progress.text}: {shown - began:8.0f} s, {seen[-1]:6.0f} MB", flush=True)
+
+    own = {"seed": {"start": 0, "count": count}, "observe": ["order"], "times": 2, "jobs": 0}
+    job = read_job({"simulate": {"n": 4, "d": 3, "mask": "full", "beta": 2.0, "t": 0.2}, "sweep": own})
+    with tempfile.TemporaryDirectory() as place:
+        report = run_sweep(job, Path(place) / "sweep", progress=watch)
+        seen.append(resident())  # when the table has been written
+    print(f"{report.computed:,d} runs in {report.seconds:.0f} s")
+    return flat(seen) or int(report.computed != count)
+
+
 def explorer(seconds: float, port: int = 8497) -> int:
     """Clients that ask for pages and runs, some of them with nonsense, and go."""
     queries = ("", "?n=8&beta=2", "?n=abc", "?V=goe&seed=3", "?mask=window(4)&t=1", "?n=999999999", "?moved=1:0,0,1")
@@ -77,11 +102,13 @@ def explorer(seconds: float, port: int = 8497) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Choose what is soaked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("runs", "explorer"))
+    parser.add_argument("what", choices=("runs", "sweep", "explorer"))
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=3600.0)
     given = parser.parse_args(argv)
-    return runs(given.count) if given.what == "runs" else explorer(given.seconds)
+    if given.what == "explorer":
+        return explorer(given.seconds)
+    return runs(given.count) if given.what == "runs" else sweep(given.count)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A hunt of several chains finds the same wherever they run."""
 
+import numpy as np
 import pytest
 
 from metastable.errors import InputError
@@ -21,6 +22,20 @@ def test_chains_share_the_budget_and_are_resumed(tmp_path):
     assert (tmp_path / "two" / "chain-000" / "rounds" / "round-00000.npz").read_bytes() == first
     with pytest.raises(InputError, match="another hunt"):
         hunt(RULES, tmp_path / "two", instances=16)
+
+
+@pytest.mark.slow
+def test_chains_on_a_cluster_find_the_same(tmp_path):
+    pytest.importorskip("distributed")
+    here = hunt(RULES, tmp_path / "here", instances=16, chains=2)
+    there = hunt(RULES, tmp_path / "there", instances=16, chains=2, jobs=2, cluster="local")
+    assert there.instances == here.instances == 16
+    rounds = sorted(p.relative_to(tmp_path / "here") for p in (tmp_path / "here").rglob("round-*.npz"))
+    assert len(rounds) == 2
+    for one in rounds:
+        with np.load(tmp_path / "here" / one) as mine, np.load(tmp_path / "there" / one) as theirs:
+            assert sorted(mine) == sorted(theirs)
+            assert all(np.array_equal(mine[name], theirs[name]) for name in mine if name != "seconds")
 
 
 def test_one_chain_has_nothing_to_share_out(tmp_path):

@@ -276,3 +276,11 @@ def test_a_dry_run_writes_nothing(tmp_path):
     ms.sweep(config(), place)
     assert sweeps.dry_run(job, place).left == 0
     assert sweeps.dry_run(sweeps.read_job(config(seeds=8)), place).left == 3
+
+
+@pytest.mark.parametrize("other", [{"observe": ("clusters",)}, {"mask": ["full", "causal"]}])
+def test_a_dry_run_into_another_sweep_is_refused(tmp_path, other):
+    """The left count was that of the sweep there, or a KeyError where that has an axis that this one lacks."""
+    ms.sweep(config(betas=(1.0,), seeds=1, **other), tmp_path / "sweep")
+    with pytest.raises(InputError, match="another sweep"):
+        sweeps.dry_run(sweeps.read_job(config(betas=(1.0,), seeds=1)), tmp_path / "sweep")

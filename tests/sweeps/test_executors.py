@@ -10,6 +10,7 @@ import pytest
 from metastable.engines.exact import host_engines
 from metastable.engines.simd.threads import available
 from metastable.errors import InputError
+from metastable.sweeps import worker_pool
 from metastable.sweeps.choose_executor import make_executor
 from metastable.sweeps.dask_executor import remote
 from metastable.sweeps.executors import InProcess
@@ -96,6 +97,30 @@ def test_workers_with_one_thread_each_run_kernels():
     finally:
         pool.close()
     assert found[300].value == pytest.approx(summed_by_kernels(300), abs=1e-12)
+
+
+class Import:
+    """Arguments that a worker must make first, by a call that may never return."""
+
+    def __init__(self, function, *arguments):
+        self.made_by = (function, arguments)
+
+    def __reduce__(self):
+        return self.made_by
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [(Import(time.sleep, 600), r"not begun a task after 0\.3 s"), (Import(os._exit, 3), "with code 3 before")],
+)
+def test_workers_that_never_begin_are_given_up(monkeypatch, task, said):
+    """One that hung before its task, in an import, was waited for; one that died there was replaced, for ever."""
+    monkeypatch.setattr(worker_pool, "_START", 0.3 if "after" in said else 300.0)
+    monkeypatch.setattr(worker_pool, "_STILLBORN", 2)
+    with WorkerPool(1) as pool:
+        assert everything(pool, [(0, square, (task,))], 30.0)[0].error == ""  # none of its doing: it is tried again
+        with pytest.raises(InputError, match=said):
+            everything(pool, [(0, square, (task,))], 30.0)
 
 
 def test_a_pool_leaves_no_process_behind():

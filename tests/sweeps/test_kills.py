@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas
@@ -16,13 +16,21 @@ import pytest
 RUNS = int(os.environ.get("METASTABLE_KILL_RUNS", "2000"))
 ROOT = Path(__file__).parents[2]
 PYTHON = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-TABLE = "[simulate]\nn = 6\nd = 2\nt = 2.0\n[sweep]\nbeta = [0.5, 1.0, 2.0, 4.0]\nseed = {{start = 0, count = {}}}\n"
+EACH = 16  # runs in a chunk: many chunks, so that kills come while some have landed and others have not
+CHUNKS = RUNS // EACH
+START = f"""
+import sys
+from metastable.cli import main
+from metastable.sweeps import chunks
+chunks.chunk_size = lambda seconds, times, most: {EACH}
+sys.exit(main(sys.argv[1:]))
+"""
+TABLE = "[simulate]\nn = 16\nd = 2\nt = 10.0\n[sweep]\nbeta = [0.5, 1.0, 2.0, 4.0]\nseed = {{start = 0, count = {}}}\n"
 TABLE += 'observe = ["order", "clusters"]\ntimes = 3\n'
 
 
 def command(folder, *more):
-    words = [sys.executable, "-m", "metastable", "sweep", "a.toml", "--out", folder, *more]
-    return words
+    return [sys.executable, "-c", START, "sweep", "a.toml", "--out", folder, *more]
 
 
 @pytest.fixture
@@ -35,11 +43,11 @@ def place(tmp_path):
 
 def workers_of(driver):
     """Worker processes of a driver: its children that were spawned."""
-    try:
-        found = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
-    except OSError:
-        return []
-    return [int(pid) for pid in found if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+    found = []
+    with suppress(OSError):  # it has just ended
+        for pid in Path(f"/proc/{driver}/task/{driver}/children").read_text().split():
+            found += [int(pid)] if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text() else []
+    return found
 
 
 def landed(folder):
@@ -53,23 +61,27 @@ def same_tables(one, other):
 
 @pytest.mark.slow
 def test_workers_and_drivers_killed_at_random(place):
-    chance, kills, before = random.Random(5), 0, {}
-    for session in range(3):
+    """Three workers of each of three sessions, and the driver of two, all with chunks landed and chunks left."""
+    chance, held, kills, codes = random.Random(5), {}, [], []
+    for last in (CHUNKS // 3, 2 * CHUNKS // 3, CHUNKS):
+        marks = sorted(chance.sample(range(len(held) + 1, last - 1), 3))  # chunks landed when a worker is killed
         driver = subprocess.Popen(command("killed", "--jobs", "2"), cwd=place, env=PYTHON, stderr=subprocess.DEVNULL)
-        for name, when in before.items():
-            assert landed(place / "killed")[name] == when  # nothing that landed is written again
-        goal = len(before) + max(1, RUNS // 1024 // 4)
         while driver.poll() is None:
-            time.sleep(chance.uniform(0.2, 1.0))
-            workers = workers_of(driver.pid)
-            if workers and kills < 12 and chance.random() < 0.3:
+            there = len(landed(place / "killed"))
+            if marks and there >= marks[0] and (workers := workers_of(driver.pid)):
                 os.kill(chance.choice(workers), signal.SIGKILL)
-                kills += 1
-            if session < 2 and len(landed(place / "killed")) >= goal:
+                kills.append((there, marks.pop(0)))
+            if last < CHUNKS and there >= last:
                 driver.kill()
-                driver.wait()
-        before = landed(place / "killed")
-    assert driver.returncode == 0
+            time.sleep(0.005)
+        codes.append(driver.returncode)
+        now = landed(place / "killed")
+        assert {name: now.get(name) for name in held} == held  # nothing that landed is written again
+        held = now
+    assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0]
+    assert len(kills) == 9
+    assert all(mark <= there < CHUNKS for there, mark in kills)
+    assert len(held) == CHUNKS
     same_tables(place / "quiet", place / "killed")
 
 
@@ -99,6 +111,7 @@ def test_a_dask_cluster_started_by_hand_loses_a_worker(place):
         while driver.poll() is None and not landed(place / "dask"):
             time.sleep(0.2)
         team[0].kill()
+        assert 0 < len(landed(place / "dask")) < CHUNKS
         assert driver.wait(300) == 0
     same_tables(place / "quiet", place / "dask")
 

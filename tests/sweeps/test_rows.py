@@ -115,6 +115,13 @@ def test_observables_with_options_axes_and_functions():
         0.5,
         save=[0.0, 0.5],
     )
+    data = table.dataset()
+    assert data["sinks"].dims == ("beta", "time", "head", "token")
+    assert np.array_equal(data["sinks"].sel(beta=4.0, time=0.5)[1, 5], table["sinks[1,5]"].iloc[-1])
+    assert np.allclose(data["rank"].sel(beta=4.0), run.observe("rank"))
+    assert data["sinks"].attrs == {"long_name": "mean attention received, with its baseline", "units": "1"}
+    assert data["beta"].attrs["long_name"] == "inverse temperature"
+    assert (data.attrs["n"], data.attrs["heads"], data.attrs["mask"]) == (6, 2, "full")
     rows = table[table["beta"] == 4.0]
     assert rows["met"].tolist() == run.observe("similarity_share", above=0.9).values.tolist()
     assert np.allclose(rows["mean"], observing.mean_length(run))

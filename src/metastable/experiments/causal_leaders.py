@@ -1,10 +1,12 @@
 """Causal attention: the clusters of the plateau over beta, beside Renyi centres, in d = 2 and 3.
 
 A Renyi centre is farther than delta from every earlier centre, a strong one from every earlier token. The theory's
-scale is delta = c beta^{-1/2}: centres hardly move while the others gather around them.
+scale is delta = c beta^{-1/2}: centres hardly move while the others gather around them. Centres are drawn and counted
+at c = 3; beside it delta is fitted at each beta, so that there are as many centres as clusters, and c with it.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "causal clustering: strong Renyi centres"
 SCALE = 3.0  # delta = SCALE beta^{-1/2}
+DELTAS = np.geomspace(0.1, np.pi, 48)  # among which the spacing is fitted
+DRAWS = 2000  # of the bootstrap over instances
 LINK = 0.5  # clusters are linked up to LINK beta^{-1/2}, far below the spacing of centres
 
 
@@ -43,7 +47,10 @@ def delta(beta: float) -> float:
 
 
 def measured(params: Params, d: int, first: int, last: int) -> Data:
-    """Counts (instances, betas): clusters of two or more, centres, strong ones; and how far tokens have moved."""
+    """Counts (instances, betas): clusters of two or more, centres, strong ones; and how far tokens have moved.
+
+    ``spaced`` (instances, DELTAS) counts the centres at other spacings.
+    """
     betas = np.array(params.betas)
     x0 = np.stack([sphere(params.n, d, seed=params.seed + k) for k in range(first, last)])
     tokens = np.repeat(x0, len(betas), axis=0)
@@ -59,6 +66,7 @@ def measured(params: Params, d: int, first: int, last: int) -> Data:
         found["strong"].append(strong.sum(axis=-1))
         found["still"].append(_mean(moved, strong) / delta(beta))
         found["others"].append(_mean(moved, ~strong) / delta(beta))
+    found["spaced"] = [renyi_centers(x0, spacing).sum(axis=-1) for spacing in DELTAS]
     return {name: np.stack(columns, axis=1).astype(float) for name, columns in found.items()}
 
 
@@ -81,7 +89,7 @@ def run(params: Params, work: Work) -> Data:
 def judge(params: Params, data: Data) -> list[Verdict]:
     verdicts = []
     for d in params.dims:
-        verdicts += [_expected(params, data, d), _still(params, data, d), _power(params, data, d)]
+        verdicts += [one(params, data, d) for one in (_expected, _still, _power, _scale)]
     return [*verdicts, _same_scale(params, data)]
 
 
@@ -112,14 +120,54 @@ def _still(params: Params, data: Data, d: int) -> Verdict:
     )
 
 
-def powers(params: Params, data: Data, name: str) -> np.ndarray:
-    """Power of beta fitted to the counts of many instances: bootstrap over instances needs their mean counts."""
+def _drawn(counts: np.ndarray) -> np.ndarray:
+    """Mean counts of as many instances drawn with replacement, (DRAWS, ...): the same instances at every call."""
+    chosen = np.random.default_rng(0).integers(0, len(counts), (DRAWS, len(counts)))
+    return np.stack([counts[row].mean(axis=0) for row in chosen])
+
+
+def _fitted_power(params: Params, values: np.ndarray) -> np.ndarray:
+    """Power of beta fitted to each row of values (draws, betas)."""
     beta = np.log(np.array(params.betas))
     centred = beta - beta.mean()
-    rng = np.random.default_rng(0)
-    counts = data[name]
-    draws = counts[rng.integers(0, len(counts), (2000, len(counts)))].mean(axis=1)  # (draws, betas)
-    return np.asarray(np.log(draws) @ centred / np.square(centred).sum())
+    return np.asarray(np.log(values) @ centred / np.square(centred).sum())
+
+
+def powers(params: Params, data: Data, name: str) -> np.ndarray:
+    """Power of beta fitted to the counts of many instances: bootstrap over instances needs their mean counts."""
+    return _fitted_power(params, _drawn(data[name]))
+
+
+def spacings(data: Data, d: int) -> np.ndarray:
+    """Spacings at which there are as many Renyi centres as clusters, on average, (draws, betas).
+
+    Centres of the same n tokens are counted, so that what n tokens leave uncovered is on both sides.
+    """
+    centres = np.maximum.accumulate(_drawn(data[f"spaced {d}"])[:, ::-1], axis=1)  # more at smaller spacings
+    clusters, logs = _drawn(data[f"clusters {d}"]), np.log(DELTAS)[::-1]
+    return np.exp(np.stack([np.interp(np.log(c), np.log(m), logs) for c, m in zip(clusters, centres)]))
+
+
+def _scale(params: Params, data: Data, d: int) -> Verdict:
+    """The fitted power of the spacing; a fifth is left for finite n and beta, as for the counts."""
+    found = spacings(data, d)
+    slopes = _fitted_power(params, found)
+    low, high = np.quantile(slopes, [0.025, 0.975])
+    scaled = found * np.sqrt(np.array(params.betas))
+    ends = np.quantile(scaled, [0.025, 0.975], axis=0).T
+    return judge_number(
+        f"The spacing at which centres are as many as clusters falls like beta^(-1/2) (d = {d}).",
+        SOURCE,
+        [slopes.mean()],
+        (-0.6, -0.4),
+        kind="observation",
+        interval=(float(low), float(high)),
+        deciding=len(data[f"clusters {d}"]),
+        notes="fitted c = delta beta^(1/2), with 95% intervals: "
+        + ", ".join(
+            f"beta {b:g}: {c:.2f} ({l:.2f} to {h:.2f})" for b, c, (l, h) in zip(params.betas, scaled.mean(axis=0), ends)
+        ),
+    )
 
 
 def _power(params: Params, data: Data, d: int) -> Verdict:
@@ -182,7 +230,24 @@ def draw(params: Params, data: Data) -> Figures:
             f"Causal attention, V = I, n = {params.n}, d = {d}, t = {params.t:g}, {params.instances} starts; clusters "
             f"of two or more tokens, centres at delta = {SCALE:g} beta^(-1/2).",
         )
-    return figures
+    return {**figures, "The fitted c": _draw_scale(params, data)}
+
+
+def _draw_scale(params: Params, data: Data) -> Any:
+    lines, bands = {}, {}
+    for d in params.dims:
+        scaled = spacings(data, d) * np.sqrt(np.array(params.betas))
+        low, high = np.quantile(scaled, [0.025, 0.975], axis=0)
+        lines[f"$d = {d}$"], bands[f"$d = {d}$"] = scaled.mean(axis=0), (low, high)
+    figure = series(
+        params.betas, lines, band=bands, reference={f"c = {SCALE:g}": (params.betas, [SCALE] * len(params.betas))},
+        xlabel=r"$\beta$", ylabel=r"$c = \delta \beta^{1/2}$", xscale="log", marks=True,
+    )  # fmt: skip
+    return captioned(
+        figure,
+        f"The spacing at which Renyi centres are as many as clusters, times beta^(1/2), n = {params.n}, t = "
+        f"{params.t:g}; 95% intervals over {params.instances} starts.",
+    )
 
 
 def check(params: Params) -> dict[str, Check]:

@@ -2,7 +2,8 @@
 
 Real pairs diag(a, b) and complex pairs a +- ib, full and causal attention. Known: the first causal token is
 e^{tV} x / |e^{tV} x|; consensus on an eigenvector of eigenvalue a attracts at the rates a and a - b; with a complex
-pair a token lags its leader by an angle that shrinks at the rate a times the attention it pays.
+pair a token lags its leader by an angle that shrinks at the rate a times the attention it pays. The limits of rescaled
+tokens in the plane, over the same eigenvalues, are in `eigenvalue_limits`.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
+from metastable.experiments import eigenvalue_limits
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.initial import sphere
@@ -112,7 +114,7 @@ def run(params: Params, work: Work) -> Data:
                 lambda a, b, kind=kind, mask=mask: chunk(params, kind, mask, a, b),  # type: ignore[misc]
             )  # fmt: skip
             found |= {f"{name} {kind} {mask}": values for name, values in part.items()}
-    return found
+    return found | eigenvalue_limits.run(params, work)
 
 
 # --- verdicts -----------------------------------------------------------------------------------------------------
@@ -120,7 +122,7 @@ def run(params: Params, work: Work) -> Data:
 
 def judge(params: Params, data: Data) -> list[Verdict]:
     judges = (_first_token, _real, _complex, _speed, _negative)
-    return [*(one(params, data) for one in judges), *_rates(params, data)]
+    return [*(one(params, data) for one in judges), *_rates(params, data), *eigenvalue_limits.judge(params, data)]
 
 
 def _first_token(params: Params, data: Data) -> Verdict:
@@ -240,7 +242,7 @@ def draw(params: Params, data: Data) -> Figures:
             f"{words.capitalize()} over the eigenvalues of V, circle, n = {params.n}, beta = {params.beta:g}, "
             f"Q = K = I, t = {params.t:g}, {params.instances} starts; hatched: never.",
         )
-    return figures
+    return figures | eigenvalue_limits.draw(params, data)
 
 
 def _mean(when: np.ndarray) -> np.ndarray:
@@ -261,7 +263,7 @@ def check(params: Params) -> dict[str, Check]:
             return plain.projected(y, plain.pull(y, eye, eye, V, params.beta, causal))
 
         found[f"tokens, {kind} pair, {mask}"] = (own, plain.moved(field, x, 1.0, 200), 1e-7)
-    return found
+    return found | eigenvalue_limits.check(params)
 
 
 def finding(params: Params, data: Data) -> Finding:
@@ -289,7 +291,8 @@ EXPERIMENT = Experiment(
     quick={"instances": 10, "a": (-1.0, -0.5, 0.5, 1.0), "b": (0.5, 1.0, 1.5), "n": 8, "slow": 0.5, "t": 40.0},
     full={"instances": 60},
     text="Tokens on the circle, V with two real eigenvalues or a complex pair. How many clusters are left at the end, "
-    "and when there are at most two, over both eigenvalues, for full and causal attention.",
+    "and when there are at most two, over both eigenvalues, for full and causal attention. In the plane: the limit set "
+    "that the second paper's theorems predict for rescaled tokens.",
     check=check,
     finding=finding,
     topic="beyond",

@@ -8,10 +8,13 @@ from metastable.experiments.workers import Result, Task, finished_task, run_task
 from metastable.progress import Progress, Report
 from metastable.sweeps.choose_executor import make_executor
 
+LIMIT = 86_400.0  # seconds after which an experiment is given up: none takes a day, and one that hangs never ends
 _TRIES = 2  # of an experiment whose worker dies
 
 
-def run_on_cluster(tasks: Sequence[Task], cluster: str, jobs: int, report: Report) -> dict[str, Result]:
+def run_on_cluster(
+    tasks: Sequence[Task], cluster: str, jobs: int, report: Report, limit: float = LIMIT
+) -> dict[str, Result]:
     """Run every task that is not done yet on a cluster ("local" or a scheduler's address)."""
     results: dict[str, Result] = {}
     waiting = []
@@ -25,7 +28,7 @@ def run_on_cluster(tasks: Sequence[Task], cluster: str, jobs: int, report: Repor
     by_name = {task.name: task for task in waiting}
     if not waiting:
         return results
-    with make_executor(jobs, cluster) as executor:
+    with make_executor(jobs, cluster, limit) as executor:
         left = set(by_name)
         while left:
             while waiting and executor.room > 0:

@@ -74,6 +74,7 @@ class Estimate:
 
 def dry_run(job: SweepJob, folder: Path) -> Estimate:
     """What a sweep would take; nothing is computed but the first run's settings, and nothing is written."""
+    check(folder, job.purpose)
     plan = _planned(job, folder)[0]
     landed = numbers_in(folder, CHUNKS)
     left = plan.chunks - len([k for k in landed if k < plan.chunks])

@@ -13,6 +13,7 @@ from metastable.errors import InputError, unknown
 from metastable.store.files import reason
 from metastable.store.folder import damaged, read_provenance
 from metastable.sweeps.designs import SAMPLE
+from metastable.sweeps.sweep_dataset import as_dataset
 from metastable.sweeps.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan, read_rows, whole
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
     ``folder`` is where the sweep is, None when it is gone.
     """
 
-    _metadata = ("grid", "drawn", "folder", "whole", "fixed")
+    _metadata = ("grid", "drawn", "folder", "whole", "settings")
     grid: tuple[str, ...]
     drawn: tuple[str, ...]
     folder: Path | None
-    fixed: tuple[str, ...]  # settings that all runs have in common: "n = 16"
+    settings: dict[str, Any]  # what all runs have in common, what is observed, and when
     whole: int  # rows of the sweep; a selection of them, or of columns, is shown as any table
 
     @property
@@ -98,14 +99,12 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
         return [str(name) for name in self.columns if name not in fixed]
 
     def dataset(self) -> "xarray.Dataset":
-        """The same as an ``xarray.Dataset``: one axis for each parameter and ``time``; drawn ones along ``sample``."""
-        dims = [*self.grid, "time"]
-        frame = pandas.DataFrame(self)
-        data: xarray.Dataset = frame[[*dims, *self.observed, "status"]].set_index(dims).to_xarray()
-        if self.drawn:
-            points = frame.drop_duplicates(SAMPLE).set_index(SAMPLE)[list(self.drawn)].sort_index()
-            data = data.assign_coords({name: (SAMPLE, points[name].to_numpy()) for name in self.drawn})
-        return data
+        """The same as an ``xarray.Dataset``: one axis for each parameter and ``time``; drawn ones along ``sample``.
+
+        Observables that are arrays have their own dimensions (``head``, ``token``); attributes say what variables and
+        coordinates are, and what all runs have in common.
+        """
+        return as_dataset(pandas.DataFrame(self), self.grid, self.drawn, self.observed, self.settings)
 
     def means(self, *by: str, over: Sequence[str] = ("seed",)) -> pandas.DataFrame:
         """Means of the observables with 95% intervals (Student's), for each value of ``by``.
@@ -125,7 +124,8 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
         from metastable.plots.sweep_plots import plot_sweep
 
         frame, observed = pandas.DataFrame(self), self.observed
-        fixed = getattr(self, "fixed", ())
+        shared = {name: value for name, value in getattr(self, "settings", {}).items() if name not in _UNSAID}
+        fixed = tuple(f"{name} = {value}" for name, value in shared.items() if isinstance(value, str | int | float))
         return plot_sweep(lambda by: mean_table(frame, by, observed), self.parameters, observed, kind, fixed, **options)
 
 
@@ -170,7 +170,5 @@ def read_table(folder: str | Path, partial: bool = False) -> SweepTable:
     table.drawn = tuple(plan.design.draws.ranges) if plan.design.draws else ()
     table.folder = place
     table.whole = len(table)
-    table.fixed = tuple(
-        f"{k} = {v}" for k, v in settings.items() if k not in _UNSAID and isinstance(v, str | int | float)
-    )
+    table.settings = settings
     return table

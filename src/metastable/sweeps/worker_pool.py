@@ -19,12 +19,13 @@ from metastable.engines.simd.threads import available
 from metastable.errors import InputError
 from metastable.sweeps.executors import Executor, Outcome, tried
 
-_STILLBORN = 8  # workers in a row that end before they are ready: they cannot start here
-_READY, _STARTED = "ready", "started"
+_STILLBORN = 8  # workers in a row that end before they begin a task: they cannot start here
+_START = 300.0  # seconds from a task's submission to its begin, in which a worker starts and imports; far too many
+_STARTED = "started"
 
 
 class _Worker:
-    """A process, its pipe, and the task it has, with the time at which it began."""
+    """A process, its pipe, and the task it has, with the times at which it was submitted and began."""
 
     def __init__(self, threads: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -34,7 +35,8 @@ class _Worker:
             self.process.start()
         theirs.close()
         self.key: Any = None
-        self.busy = self.ready = False
+        self.busy = False
+        self.submitted = 0.0
         self.began: float | None = None
 
     def stop(self) -> None:
@@ -66,7 +68,7 @@ class WorkerPool(Executor):
         if worker is None:
             worker = _Worker(self._threads)
             self._team.append(worker)
-        worker.key, worker.busy, worker.began = key, True, None
+        worker.key, worker.busy, worker.submitted, worker.began = key, True, time.monotonic(), None
         with suppress(OSError):  # it died just now, which its pipe will show
             worker.pipe.send((function, arguments))
 
@@ -84,11 +86,8 @@ class WorkerPool(Executor):
             said = worker.pipe.recv()
         except (EOFError, OSError):
             return self._died(worker)
-        if said == _READY:
-            worker.ready, self._stillborn = True, 0
-            return None
         if said == _STARTED:
-            worker.began = time.monotonic()
+            worker.began, self._stillborn = time.monotonic(), 0
             return None
         worker.busy = False
         return Outcome(worker.key, *said)
@@ -97,24 +96,30 @@ class WorkerPool(Executor):
         worker.process.join(1.0)
         code = worker.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with code {code}"
+        if worker.began is None:
+            return self._never_began(worker, f"end {how} before they begin a task")
         self._drop(worker)
-        if not worker.ready:
-            self._stillborn += 1
-            if self._stillborn >= _STILLBORN:
-                raise InputError(
-                    f"Worker processes end {how} before they are ready; call from a file under "
-                    "`if __name__ == '__main__':`, or use jobs=0 to compute in this process."
-                )
-        began = worker.began is not None  # otherwise the task had no part in it
-        return Outcome(worker.key, why="died", error=f"The worker process ended {how}." if began else "")
+        return Outcome(worker.key, why="died", error=f"The worker process ended {how}.")
+
+    def _never_began(self, worker: _Worker, what: str) -> Outcome:
+        """The outcome of a task that had no part in the end of its worker; refused when no worker ever begins one."""
+        self._drop(worker)
+        self._stillborn += 1
+        if self._stillborn >= _STILLBORN:
+            raise InputError(
+                f"Worker processes {what}; call from a file under `if __name__ == '__main__':`, or use jobs=0 to "
+                "compute in this process."
+            )
+        return Outcome(worker.key, why="died")
 
     def _given_up(self) -> list[Outcome]:
-        """Tasks that have taken too long; their workers are killed."""
-        if self.limit is None:
-            return []
+        """Tasks that have taken too long, or that their workers do not come to; the workers are killed."""
         now, found = time.monotonic(), []
-        for worker in [w for w in self._team if w.busy and w.began is not None]:
-            if worker.began is not None and now - worker.began > self.limit:
+        for worker in [w for w in self._team if w.busy]:
+            if worker.began is None:
+                if now - worker.submitted > _START:
+                    found.append(self._never_began(worker, f"have not begun a task after {_START:g} s"))
+            elif self.limit is not None and now - worker.began > self.limit:
                 found.append(Outcome(worker.key, why="limit", error=f"It was given up after {self.limit:g} s."))
                 self._drop(worker)
         return found
@@ -161,7 +166,6 @@ def _serve(pipe: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=follow_parent, daemon=True).start()
     with suppress(OSError, EOFError):
-        pipe.send(_READY)
         while True:
             function, arguments = pipe.recv()
             pipe.send(_STARTED)
