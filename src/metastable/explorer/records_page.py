@@ -163,9 +163,8 @@ def _listing(library: Library, records: list[tuple[str, str, str]]) -> None:
                     ui.label(kind).classes("lab-kind")
                     ui.label(state).classes("lab-note")
         if len(records) >= MOST:
-            ui.label(
-                f"The first {MOST} are listed; show fewer with `metastable explore FOLDER` on a folder further down."
-            ).classes("lab-note")
+            more = f"The first {MOST} are listed; `metastable explore FOLDER` shows those of a folder further down."
+            ui.label(more).classes("lab-note")
 
 
 async def _player(name: str, look: dict[str, Any]) -> None:
