@@ -78,16 +78,3 @@ def test_panels_hold_series_of_the_run():
     extra, _ = panels_of(run)
     np.testing.assert_allclose(extra["panel_order"], np.linalg.norm(run.x.mean(axis=1), axis=-1), atol=1e-12)
     np.testing.assert_allclose(extra["panel_similarity"].sum(axis=1), 1.0)
-
-
-def test_a_cell_of_a_sweep_is_a_mean_over_starts():
-    pytest.importorskip("nicegui")
-    from metastable.explorer.computing import Cancelled, Ticket
-    from metastable.explorer.sweep_page import axis, cells, measured
-
-    todo = cells({"t": 1.0}, ("beta", axis("beta", 1.0, 4.0, 2)), ("n", axis("n", 4, 6, 2)))
-    assert {(i, j) for i, j, _ in todo} == {(0, 0), (0, 1), (1, 0), (1, 1)}
-    assert todo[0][2] == {"t": 1.0, "beta": 1.0, "n": 4}
-    assert 1.0 <= measured(todo[0][2], 3, "clusters", Ticket()) <= 4.0
-    with pytest.raises(Cancelled):
-        measured(todo[0][2], 3, "clusters", Ticket(gone=True))

@@ -38,9 +38,11 @@ def axis(name: str, low: float, high: float, count: int) -> list[float]:
     """
     if name not in AXES:
         raise unknown("axis", name, AXES)
-    if not (math.isfinite(low) and math.isfinite(high)) or count < 1 or (AXES[name].log and min(low, high) <= 0):
+    finite = math.isfinite(low) and math.isfinite(high)
+    if not finite or not 1 <= count <= MOST_CELLS or (AXES[name].log and min(low, high) <= 0):
         raise InputError(
-            f"The axis {name} needs two numbers that it can take and a count, not {low:g} to {high:g}, {count}."
+            f"The axis {name} needs two numbers that it can take and a count from 1 to {MOST_CELLS}, "
+            f"not {low:g} to {high:g}, {count}."
         )
     values = np.geomspace(low, high, count) if AXES[name].log else np.linspace(low, high, count)
     if isinstance(DEFAULTS[name], int):
@@ -169,6 +171,8 @@ class Diagram:
             try:
                 value = await self.workshop.work(job, quick(one, runs), mine, gone, self.client.id)
             except Cancelled:
+                if not self.client.has_socket_connection:
+                    self.message.set_text("The connection was lost; draw again.")
                 return
             except InputError as error:
                 self.message.set_text(f"{error} (at {across[0]} = {across[1][i]}, {up[0]} = {up[1][j]})")
