@@ -75,7 +75,7 @@ def test_files_are_not_taken(server, records):
         request = urllib.request.Request(server.url + path, data=data.getvalue(), method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=30)
-        assert refused.value.code == 405
+        assert refused.value.code in (404, 405)
     for path in ("/run?V=evil.npy", "/run?Q=evil.npy", "/record?open=evil.npy"):
         assert server.get(path)[0] == 400
     assert server.get("/files/evil.npy")[0] == 404

@@ -74,13 +74,24 @@ def test_a_page_plays_from_disk(lab, browser, tmp_path):
         keep(page, "taken-html")
 
 
+def film(path):
+    import imageio_ffmpeg
+
+    frames = imageio_ffmpeg.read_frames(str(path))
+    width, height = next(frames)["size"]
+    return np.stack([np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in frames])
+
+
+def animation(path):
+    from PIL import Image, ImageSequence
+
+    return np.stack([np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(Image.open(path))])
+
+
 @pytest.mark.parametrize("kind", ["mp4", "gif"])
 def test_films_move(lab, kind, tmp_path):
-    import imageio.v3
-
-    path = taken(lab, kind, tmp_path)
-    frames = imageio.v3.imread(path, plugin="FFMPEG") if kind == "mp4" else imageio.v3.imread(path)
+    frames = (film if kind == "mp4" else animation)(taken(lab, kind, tmp_path))
     assert len(frames) >= 100
     assert min(frames.shape[1:3]) >= 200
-    assert drawn(frames[0][..., :3]) >= 3
+    assert drawn(frames[0]) >= 3
     assert np.abs(frames[0].astype(int) - frames[-1].astype(int)).mean() > 0.1

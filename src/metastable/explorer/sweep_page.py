@@ -161,7 +161,7 @@ class Diagram:
             return
         self.drawn, runs, measure = True, int(form["runs"] or 1), form["measure"]
         self.link()
-        ui.run_javascript(call("labDiagram.begin", [across[0], across[1]], [up[0], up[1]]))
+        ui.run_javascript(call("labDiagram.begin", *([AXES[name].label, values] for name, values in (across, up))))
 
         async def gone() -> bool:
             return mine.gone or not self.client.has_socket_connection

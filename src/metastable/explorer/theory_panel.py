@@ -129,7 +129,7 @@ def _measured(run: Trajectory, triple: Triple, claim: Claim, facts: dict[str, An
     facts |= {
         "limit": target.describe(),
         "claim": claim.name,
-        "measured": "the largest, relative to the cloud",
+        "measured": "Distance from the limit, of the cloud's size",
     }
     return Theory(facts, segments, np.asarray(run.t[kept], dtype=float), distances)
 
@@ -223,10 +223,10 @@ def _on_sphere(run: Trajectory, triple: Triple) -> Theory:
     facts["claim"] = claims[0]["name"]
     if causal:
         goal = run.x[0][0]
-        facts |= {"limit": "the first token", "measured": "largest angle from it"}
+        facts |= {"limit": "the first token", "measured": "Largest angle from the first token"}
         return Theory(facts, _ring(goal), np.asarray(run.t, dtype=float), _angle(np.linalg.norm(run.x - goal, axis=2)))
     kept = _some(run, int(min(MOST_STATES, PAIRS // n**2)))
-    facts |= {"limit": "some common point", "measured": "largest angle between tokens"}
+    facts |= {"limit": "some common point", "measured": "Largest angle between tokens"}
     return Theory(facts, None, np.asarray(run.t[kept], dtype=float), np.array([_diameter(run.x[k]) for k in kept]))
 
 

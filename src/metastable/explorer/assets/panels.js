@@ -148,13 +148,13 @@ export class Panels {
       for (const h of one.hypotheses) {
         const row = add(details, "p", "", "lab-hypothesis");
         add(row, "span", h.holds, `lab-mark lab-${h.holds === "yes" ? "yes" : "no"}`);
-        add(row, "span", ` ${h.name}, margin ${short(h.margin)}`);
+        add(row, "span", ` ${h.name}${h.margin ? `, margin ${short(h.margin)}` : ""}`);
         row.title = h.sentence;
       }
     }
     const far = Number.isFinite(now) ? ` At the end attention is ${short(now)} off.` : "";
     if (limit) add(box, "p", `Predicted limit${claim ? ` (${claim})` : ""}: ${limit}.${far}`, "lab-limit");
-    this.titles.limit.textContent = limit && measured ? `${LIMIT}: ${measured}` : LIMIT;
+    this.titles.limit.textContent = measured || LIMIT;
     if (note) add(box, "p", note, "lab-note");
   }
 }
