@@ -32,7 +32,7 @@ def test_pages_of_records_are_shown_apart(browser, server):
 
 @pytest.mark.parametrize("path", ["broken", "../secret.html", "way-out", "nowhere", "%00", "/etc"])
 def test_broken_and_hostile_names_get_a_sentence(server, path):
-    status, body = server.get(f"/record?path={path}")
+    status, body = server.get(f"/record?open={path}")
     assert status == 400
     assert b"Traceback" not in body
     assert b"secret" not in body.replace(b"secret.html", b"")
@@ -102,9 +102,16 @@ def test_a_sweep_grows_and_its_cells_open_runs(browser, server):
         page.locator("[data-do=sweep]").click()
         page.wait_for_function("document.querySelectorAll('.lab-cell[href]').length === 6")
         keep(page, "sweep")
+        address = page.url
         page.locator(".lab-cell[href]").first.click()
         page.wait_for_function(SEEN)
         assert page.evaluate("new URLSearchParams(lab.slots.a.wanted).get('d')") == "2"
+    with tab(browser, 1280, 860, reduced_motion="reduce") as page:  # the link draws the same diagram again
+        page.set_default_timeout(120_000)
+        page.goto(address)
+        page.wait_for_function("document.querySelectorAll('.lab-cell[href]').length === 6")
+        assert page.locator("input[data-control=sweep-yhigh]").input_value() == "12"
+        assert "d=2" in page.locator(".lab-cell[href]").first.get_attribute("href")
 
 
 def test_a_real_model_is_read_and_played_through_depth(browser, server):
@@ -126,3 +133,10 @@ def test_a_real_model_is_read_and_played_through_depth(browser, server):
         page.locator("[data-do=read]").click()
         page.wait_for_function("document.getElementById('lab-message').textContent.includes('no text')")
         keep(page, "models")
+        page.goto(f"{server.url}/models?model=reactions-albert&text=CCO.CC&layers=24&variant=init&at=0.5&look=trails")
+        page.wait_for_function(SEEN)
+        assert page.evaluate("[lab.slots.a.player.run.T, lab.slots.a.player.clock.share]") == [25, 0.5]
+        assert page.locator("[data-control=text]").input_value() == "CCO.CC"
+        assert "untrained" in page.locator(".ms-caption").first.inner_text()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("location.search.includes('layers=24') && !location.search.includes('at=0.5&')")

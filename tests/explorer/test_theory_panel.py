@@ -33,6 +33,37 @@ def test_hemispheres_are_found_out():
     assert outside["applies"] is False
 
 
+def test_where_the_theorem_names_no_place_only_the_diameter_is_measured():
+    run = make({"n": 6, "initial": "cap(angle=1.0)", "t": 0.5}).run  # far from settled: its mean is no limit
+    found = theory_of(run)
+    assert found.facts["limit"] == "some common point"
+    assert found.segments is None
+    angles = np.arccos(np.clip(run.x @ run.x.transpose(0, 2, 1), -1, 1)).max(axis=(1, 2))
+    np.testing.assert_allclose(found.distances, angles[np.isin(run.t, found.times)], atol=1e-7)
+    assert found.distances[-1] > 0.5
+
+
+@pytest.mark.parametrize("state", [{"mask": "window(3)"}, {"mask": "causal", "geometry": "rescaled"}])
+def test_theorems_of_full_attention_are_not_claimed_of_other_masks(state):
+    facts = theory_of(make({"n": 6, "initial": "cap(angle=1.0)" if len(state) < 2 else "usual", "t": 0.5, **state}).run)
+    assert facts.facts["claims"] == []
+    assert facts.facts["note"].startswith("No theorem applies")
+    assert facts.distances is None
+
+
+def test_a_polytope_times_a_line_is_drawn_where_its_tokens_are():
+    run = make({"n": 12, "geometry": "rescaled", "beta": 1.0, "V": "1,1,-0.5", "t": 6.0}).run
+    found = theory_of(run)
+    assert found.facts["claim"] == "Theorem 5.1"
+    ends = found.segments.reshape(-1, 3)
+    assert ends[:, 2].min() == pytest.approx(run.x[..., 2].min())
+    assert ends[:, 2].max() == pytest.approx(run.x[..., 2].max())
+    corners = ends[:, :2]
+    apart = np.linalg.norm(run.x[-1][:, None, :2] - corners[None], axis=-1)
+    assert apart.min(axis=0).max() < 1e-6  # every corner is a token's place
+    assert 3 * len(np.unique(corners.round(6), axis=0)) == len(found.segments)
+
+
 @pytest.mark.parametrize(
     "state", [{"heads": 2}, {"noise": 0.1}, {"normalise": "hardmax"}, {"score": "distance", "geometry": "euclidean"}]
 )
@@ -47,16 +78,3 @@ def test_panels_hold_series_of_the_run():
     extra, _ = panels_of(run)
     np.testing.assert_allclose(extra["panel_order"], np.linalg.norm(run.x.mean(axis=1), axis=-1), atol=1e-12)
     np.testing.assert_allclose(extra["panel_similarity"].sum(axis=1), 1.0)
-
-
-def test_a_cell_of_a_sweep_is_a_mean_over_starts():
-    pytest.importorskip("nicegui")
-    from metastable.explorer.computing import Cancelled, Ticket
-    from metastable.explorer.sweep_page import axis, cells, measured
-
-    todo = cells({"t": 1.0}, ("beta", axis("beta", 1.0, 4.0, 2)), ("n", axis("n", 4, 6, 2)))
-    assert {(i, j) for i, j, _ in todo} == {(0, 0), (0, 1), (1, 0), (1, 1)}
-    assert todo[0][2] == {"t": 1.0, "beta": 1.0, "n": 4}
-    assert 1.0 <= measured(todo[0][2], 3, "clusters", Ticket()) <= 4.0
-    with pytest.raises(Cancelled):
-        measured(todo[0][2], 3, "clusters", Ticket(gone=True))

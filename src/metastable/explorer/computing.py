@@ -5,7 +5,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,14 +12,15 @@ import numpy as np
 
 from metastable.config.job import build
 from metastable.errors import InputError
-from metastable.explorer.steering import DEFAULTS, State, moved_of, settings_of, to_query
+from metastable.explorer.fair_workers import FairWorkers
+from metastable.explorer.steering import DEFAULTS, State, moved_of, settings_of, to_query, work_of
 from metastable.solve.driver import drive
 from metastable.solve.simulate import collect
 from metastable.trajectory import Trajectory
 
 KEPT = 24  # runs that are remembered
 KEPT_BYTES = 400 * 2**20
-QUICK = 3e8  # pairs of tokens x steps: what takes less has workers of its own
+QUICK = 3e8  # what takes less (see `work_of`) has workers of its own
 T = TypeVar("T")
 
 
@@ -80,19 +80,22 @@ def _with_moved(x: np.ndarray, state: State, unit: bool) -> np.ndarray:
     return x
 
 
-def quick(state: State) -> bool:
-    """Whether a run takes well under a second."""
+def quick(state: State, runs: int = 1) -> bool:
+    """Whether a run, or so many of them, takes well under a second."""
     full = {**DEFAULTS, **state}
     model = any(str(full[name]).startswith("model:") for name in ("Q", "K", "V"))
-    return not model and float(full["n"]) ** 2 * full["t"] / max(full["dt"], 1e-9) < QUICK and full["n"] <= 600
+    return not model and work_of(full, runs) < QUICK and full["n"] <= 600
 
 
 class Workshop:
-    """Runs by their links: computed once, in workers; a heavy run never waits in front of a quick one."""
+    """Runs by their links: computed once, in workers.
+
+    A heavy run never stands in front of a quick one, and a session has one heavy job at work at a time.
+    """
 
     def __init__(self) -> None:
-        self.light = ThreadPoolExecutor(3, thread_name_prefix="explorer-quick")
-        self.heavy = ThreadPoolExecutor(2, thread_name_prefix="explorer-heavy")
+        self.light = FairWorkers(3, 2, "explorer-quick")
+        self.heavy = FairWorkers(2, 1, "explorer-heavy")
         self.kept: OrderedDict[str, Made] = OrderedDict()
         self.making: dict[str, threading.Lock] = {}
         self.lock = threading.Lock()
@@ -127,9 +130,16 @@ class Workshop:
     def _bytes(self) -> int:
         return sum(made.run.x.nbytes for made in self.kept.values())
 
-    async def work(self, function: Callable[[], T], light: bool, ticket: Ticket, gone: Callable[[], Any]) -> T:
+    async def work(
+        self, function: Callable[[], T], light: bool, ticket: Ticket, gone: Callable[[], Any], session: str
+    ) -> T:
         """``function()`` in a worker; given up when ``await gone()`` says that nobody waits any more."""
-        future = asyncio.get_running_loop().run_in_executor(self.light if light else self.heavy, function)
+
+        def unless_gone() -> T:
+            ticket.check()
+            return function()
+
+        future = asyncio.wrap_future((self.light if light else self.heavy).submit(session, unless_gone))
         while True:
             done, _ = await asyncio.wait({future}, timeout=0.3)
             if done:
@@ -140,4 +150,4 @@ class Workshop:
     def close(self) -> None:
         """Stop taking work."""
         for pool in (self.light, self.heavy):
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.close()

@@ -1,6 +1,5 @@
 """The explorer's first page: steer a run, see it, compare, take it away."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,31 +11,9 @@ from starlette.requests import Request
 from metastable.errors import InputError
 from metastable.explorer import presets
 from metastable.explorer.lab_session import Session
-from metastable.explorer.page_shell import call, panels_place, shell, stages, start_script
+from metastable.explorer.page_shell import call, look_of, panels_place, shell, stages, start_script
 from metastable.explorer.steering import DEFAULTS, from_query, settings_of, to_query
 from metastable.explorer.steering_column import Column
-
-LOOKS = ("log", "trails", "links", "first", "fit", "labels", "limit")
-
-
-def look_of(query: str) -> dict[str, Any]:
-    """How a link shows its run."""
-    found = {name: values[-1] for name, values in parse_qs(query).items()}
-    look: dict[str, Any] = {}
-    if "look" in found:
-        on = found["look"].split(".")
-        look = {name: name in on for name in LOOKS}
-    if found.get("colour") in ("cluster", "position", "attention"):
-        look["colour"] = found["colour"]
-    try:
-        view = [float(v) for v in found.get("view", "").split(",") if v]
-        if len(view) == 3 and all(map(math.isfinite, view)):
-            look["view"] = view
-        if "at" in found and math.isfinite(float(found["at"])):
-            look["share"] = min(1.0, max(0.0, float(found["at"])))
-    except ValueError:
-        pass
-    return look
 
 
 async def lab_page(request: Request) -> None:

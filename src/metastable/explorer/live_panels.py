@@ -1,5 +1,6 @@
 """What the panels beside the scene show, computed with the run: series over time, similarities, spectrum, theory."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,25 @@ PAIRS = 2e8  # pairs of tokens that the panels look at
 SERIES = {"energy": "log_energy", "order": "order", "clusters_fine": "clusters"}
 
 
-def panels_of(run: Trajectory, of: int = 0) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
-    """Arrays and plain values for the panels (see `pack`), and the segments of the predicted limit."""
+def panels_of(
+    run: Trajectory, of: int = 0, check: Callable[[], None] = lambda: None
+) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
+    """Arrays and plain values for the panels (see `pack`), and the segments of the predicted limit.
+
+    ``check`` is called between them: it raises where nobody waits any more.
+    """
     one = single(run, of)
     extra: dict[str, Any] = {}
     few = _some_states(one)
     extra["panel_t"] = np.asarray(few.t, dtype=float)
     why: dict[str, str] = {}
     for name, observable in SERIES.items():
+        check()
         try:
             extra[f"panel_{name}"] = np.asarray(few.observe(observable).values, dtype=float)
         except InputError as error:
             why[name] = str(error)
+    check()
     counts, edges = similarity_histogram(few.x, BINS)
     extra["panel_similarity"] = np.asarray(counts, dtype=float) / max(1.0, float(np.asarray(counts[0]).sum()))
     extra["similarity_range"] = [float(edges[0]), float(edges[-1])]
@@ -37,7 +45,9 @@ def panels_of(run: Trajectory, of: int = 0) -> tuple[dict[str, Any], NDArray[np.
         extra["plateaus"] = [[p.count, p.start, p.end] for p in longest if p.duration > 0]
     extra["spectrum"] = _spectrum(one)
     extra["why"] = why
+    check()
     theory = theory_of(one)
+    check()
     extra["theory"] = theory.facts
     if theory.distances is not None:
         extra["panel_limit"] = theory.distances

@@ -1,9 +1,12 @@
 """What every page of the explorer shares: head, header with navigation and theme, and how scripts are reached."""
 
 import json
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qs
 
 from nicegui import ui
 
@@ -11,6 +14,7 @@ from metastable import __version__
 
 PAGES = (("/", "Explore"), ("/sweep", "Sweep"), ("/models", "Models"), ("/records", "Records"))
 MODULE = f"/assets/lab.js?v={__version__}"
+LOOKS = ("log", "trails", "links", "first", "fit", "labels", "limit")
 _THEME = """<script>(() => {
   const kept = localStorage.getItem("metastable-theme");
   const dark = kept ? kept === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -32,6 +36,28 @@ _HALF_MOON = (
     '<svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true"><path fill="currentColor" '
     'd="M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm0 2v14a7 7 0 0 1 0-14z"/></svg>'
 )
+
+
+def look_of(query: str) -> dict[str, Any]:
+    """How a link shows its run."""
+    found = {name: values[-1] for name, values in parse_qs(query).items()}
+    look: dict[str, Any] = {}
+    if "look" in found:
+        on = found["look"].split(".")
+        look = {name: name in on for name in LOOKS}
+    if found.get("colour") in ("cluster", "position", "attention"):
+        look["colour"] = found["colour"]
+    if re.fullmatch(r"\d{1,3}", found.get("head", "")):
+        look["head"] = int(found["head"])
+    try:
+        view = [float(v) for v in found.get("view", "").split(",") if v]
+        if len(view) == 3 and all(map(math.isfinite, view)):
+            look["view"] = view
+        if "at" in found and math.isfinite(float(found["at"])):
+            look["share"] = min(1.0, max(0.0, float(found["at"])))
+    except ValueError:
+        pass
+    return look
 
 
 def call(function: str, *arguments: Any) -> str:

@@ -66,7 +66,7 @@ def pack(
         arrays["fit"] = ("f4", scene.fit)
     if limit is not None and len(limit):
         arrays["limit"] = ("f4", scene.place(np.asarray(limit, dtype=float)).reshape(-1, 6))
-    header = _header(run, motion, scene, title or describe(run, motion))
+    header = _header(run, motion, scene, title or describe(run, motion)) | {"brief": brief}
     if names is not None:
         header["names"] = [str(name) for name in names]
     if not brief:

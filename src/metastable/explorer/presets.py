@@ -1,4 +1,6 @@
-"""One click each: every figure of the papers and every experiment of the gallery, with a sentence on what to watch.
+"""One click each: the papers' figures and every experiment of the gallery, with a sentence on what to watch.
+
+The papers' texts show or name Figs 1 to 8 of the first, and 1 to 8, 10, 11 and 13 to 15 of the second.
 
 A preset is a state (see `steering`) and a look. Experiments on pretrained models open the page of models instead.
 """
@@ -200,9 +202,12 @@ PRESETS: tuple[Preset, ...] = (
     Preset("model-similarities", "A real model's tokens", f"{FIRST}, Fig. 1",
            "The tokens of a trained model through its layers, with the histogram of their cosines.",
            experiments=("model-similarities", "model-controls", "model-residual", "model-simplex"), page="/models"),
-    Preset("model-heads", "A real model's heads", f"{FIRST}, Figs 2 and 10",
+    Preset("model-heads", "A real model's heads", f"{FIRST}, Fig. 2",
            "Attention head by head, and the attention that the first token receives.",
-           experiments=("model-heads", "model-spectra", "model-ranks", "model-eigenspaces"), page="/models"),
+           experiments=("model-heads", "model-ranks", "model-eigenspaces"), page="/models"),
+    Preset("model-spectra", "A real head's value matrix", f"{SECOND}, Fig. 10",
+           "The spectrum panel shows the eigenvalues of one head's V: is the leading one real, simple and positive?",
+           {**_CUBE, "V": "model:reactions-albert/head=4/top=8", "d": 8, "t": 6.0}, ("model-spectra",)),
     Preset("model-sharing", "Shared and unshared weights", "both papers' models",
            "Choose reactions-bert instead of reactions-albert: the same text, unshared layers.",
            experiments=("model-sharing",), page="/models"),

@@ -3,6 +3,7 @@
 import asyncio
 import mimetypes
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from nicegui import ui
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from metastable.errors import InputError
-from metastable.explorer.page_shell import call, panels_place, shell, stages, start_script
+from metastable.explorer.page_shell import call, look_of, panels_place, shell, stages, start_script
 from metastable.explorer.sweep_record import sweep_record
 from metastable.store import load
 from metastable.store.files import read_json
@@ -127,7 +128,7 @@ async def records_page(request: Request, library: Library) -> None:
             ui.link("All records", "/records")
         return
     if found[1] == "run":
-        await _player(chosen)
+        await _player(chosen, look_of(request.url.query))
         return
     with shell("Records", "/records"), ui.element("div").classes("lab-whole"):
         if page is None:
@@ -162,15 +163,16 @@ def _listing(library: Library, records: list[tuple[str, str, str]]) -> None:
                     ui.label(kind).classes("lab-kind")
                     ui.label(state).classes("lab-note")
         if len(records) >= MOST:
-            ui.label(f"The first {MOST} are listed; choose a folder further down with --folder.").classes("lab-note")
+            more = f"The first {MOST} are listed; `metastable explore FOLDER` shows those of a folder further down."
+            ui.label(more).classes("lab-note")
 
 
-async def _player(name: str) -> None:
+async def _player(name: str, look: dict[str, Any]) -> None:
     with shell("Records", "/records"), ui.element("div").classes("lab-grid lab-two-columns"):
         with ui.element("div").classes("lab-middle"):
             ui.label(name).classes("lab-label")
             stages(two=False)
         panels_place()
     await ui.context.client.connected(timeout=30)
-    await ui.run_javascript(start_script(source="/record", look={}, draggable=False), timeout=30)
-    ui.run_javascript(call("lab.show", "a", urlencode({"path": name})))
+    await ui.run_javascript(start_script(source="/record", look=look, draggable=False), timeout=30)
+    ui.run_javascript(call("lab.show", "a", urlencode({"open": name})))

@@ -42,7 +42,7 @@ def application(folder: Path) -> FastAPI:
     async def answered(request: Request, light: bool, act: Callable[[Ticket], Response]) -> Response:
         ticket = Ticket()
         try:
-            return await workshop.work(lambda: act(ticket), light, ticket, request.is_disconnected)
+            return await workshop.work(lambda: act(ticket), light, ticket, request.is_disconnected, _session(request))
         except InputError as error:
             return Response(str(error), 400, media_type="text/plain; charset=utf-8")
         except Cancelled:
@@ -60,7 +60,7 @@ def application(folder: Path) -> FastAPI:
         except InputError as error:
             return Response(str(error), 400, media_type="text/plain; charset=utf-8")
         brief = request.query_params.get("part") == "first"
-        return await answered(request, quick(state), lambda ticket: _bytes(workshop.get(state, ticket), brief))
+        return await answered(request, quick(state), lambda ticket: _bytes(workshop.get(state, ticket), brief, ticket))
 
     @app.get("/take/{kind}")
     async def take(request: Request, kind: str) -> Response:
@@ -78,8 +78,8 @@ def application(folder: Path) -> FastAPI:
 
     @app.get("/record")
     async def record(request: Request) -> Response:
-        path, part = request.query_params.get("path", ""), request.query_params.get("part")
-        return await answered(request, False, lambda _: _bytes(Made({}, library.run(path), 0.0), part == "first"))
+        name, brief = request.query_params.get("open", ""), request.query_params.get("part") == "first"
+        return await answered(request, False, lambda t: _bytes(Made({}, library.run(name), 0.0), brief, t))
 
     @app.get("/sweep-record")
     async def sweep_record(request: Request) -> Response:
@@ -89,21 +89,24 @@ def application(folder: Path) -> FastAPI:
     async def files(path: str) -> Response:
         return library.file(path)
 
-    _pages(app, library, answered)
+    _pages(app, library, workshop, answered)
     threading.Thread(target=_warm, args=(workshop,), daemon=True).start()
     return app
 
 
-def _pages(app: FastAPI, library: Library, answered: Callable[..., Awaitable[Response]]) -> None:
+def _pages(app: FastAPI, library: Library, workshop: Workshop, answered: Callable[..., Awaitable[Response]]) -> None:
     ui.page("/")(lab_page)
-    ui.page("/sweep")(sweep_page.sweep_page)
 
-    async def models() -> None:
-        await models_page(library.folder)
+    async def sweep(request: Request) -> None:
+        await sweep_page.sweep_page(request, workshop)
+
+    async def models(request: Request) -> None:
+        await models_page(request, library.folder)
 
     async def records(request: Request) -> None:
         await records_page.records_page(request, library)
 
+    ui.page("/sweep")(sweep)
     ui.page("/models")(models)
     ui.page("/records")(records)
 
@@ -112,7 +115,9 @@ def _pages(app: FastAPI, library: Library, answered: Callable[..., Awaitable[Res
         from metastable.explorer.models_page import probed
 
         asked = dict(request.query_params)
-        return await answered(request, False, lambda ticket: Response(probed(asked, library.folder), media_type=BYTES))
+        return await answered(
+            request, False, lambda t: Response(probed(asked, library.folder, t.check), media_type=BYTES)
+        )
 
     # a busy browser, or a laptop that slept for a moment, finds its session again
     ui.run_with(app, title="metastable", tailwind=False, reconnect_timeout=_FORGOTTEN, favicon=_ICON)
@@ -125,11 +130,18 @@ _ICON = (
 )
 
 
-def _bytes(made: Made, brief: bool) -> Response:
+def _session(request: Request) -> str:
+    """Which page asks, as it says itself; others are told apart by their connection."""
+    client = request.client
+    return request.query_params.get("page", "")[:64] or (f"{client.host}:{client.port}" if client else "")
+
+
+def _bytes(made: Made, brief: bool, ticket: Ticket) -> Response:
     """The bytes of a run: tokens alone, or with all that the panels show."""
+    ticket.check()
     if brief:
         return Response(pack(made.run, brief=True), media_type=BYTES)
-    extra, limit = panels_of(made.run)
+    extra, limit = panels_of(made.run, check=ticket.check)
     return Response(pack(made.run, limit=limit, extra=extra), media_type=BYTES)
 
 
@@ -137,7 +149,7 @@ def _warm(workshop: Workshop) -> None:
     """Compile what the first visitor would wait for."""
     with suppress(Exception):
         for state in ({}, {"mask": "causal"}, {"geometry": "rescaled", "n": 40, "beta": 1.0, "t": 8.0}):
-            _bytes(make(state), False)
+            _bytes(make(state), False, Ticket())
 
 
 def serve(

@@ -4,7 +4,6 @@ A state is a plain mapping from names of settings to values, only those that dif
 carries, what a preset is, and what a run is made from; nothing else is remembered of a session.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from metastable.config.settings import Simulate, checked
 from metastable.equation.geometry import GEOMETRIES
 from metastable.equation.noises import NOISES
 from metastable.errors import InputError, unknown
+from metastable.models.zoo_packages import MODELS
 from metastable.solve.methods import METHODS
 
 State = dict[str, Any]
@@ -30,7 +30,7 @@ DEFAULTS: State = {
 WHOLE = ("n", "d", "heads", "seed")
 NUMBERS = ("beta", "noise", "t", "dt")
 MOST = {"n": 4000, "d": 128, "heads": 16, "t": 5000.0, "seed": 2**31}
-MOST_WORK = 3e10  # pairs of tokens x steps x heads
+MOST_WORK = 1e11  # see `work_of`
 MOST_COORDINATES = 128_000  # of one state; a run keeps SAVES states
 MOST_TEXT = 4000  # characters of one setting
 SAVES = 151
@@ -140,12 +140,11 @@ def settings_of(state: Mapping[str, Any]) -> Simulate:
     table["initial"] = None if full["initial"] == "usual" else full["initial"]
     table["heads"] = None if full["heads"] == 1 else full["heads"]
     table |= {name: None if full[name] == "identity" else full[name] for name in ("Q", "K", "V")}
-    if METHODS.get(full["method"]) is not None and METHODS[full["method"]].discrete and "dt" not in tidy(state):
-        table["dt"] = 1.0
+    table["dt"] = _step(full)
     if full["noise"] > 0:
         table["method"] = "euler"
     table["save"] = SAVES
-    _affordable(full, float(table["dt"]))
+    _affordable(full)
     return checked(Simulate, {name: value for name, value in table.items() if value is not None})
 
 
@@ -155,23 +154,41 @@ def _harmless(name: str, value: str) -> None:
         raise InputError(
             f"{name} is a file in {value!r}; the explorer reads no files: write the matrix as [[1, 0], ...]."
         )
-    if matrix_specs.is_model(value) and re.search(r"\.\.|\\|^model:[/~.]", value):
+    if matrix_specs.is_model(value) and value.removeprefix("model:").partition("/")[0] not in MODELS:
         raise InputError(f"{name} must name a model of the zoo (model:reactions-albert/head=4/top=3), not {value!r}.")
 
 
-def _affordable(full: Mapping[str, Any], dt: float) -> None:
-    n, heads = max(2, full["n"]), max(1, full["heads"])
-    steps = full["t"] / max(dt, 1e-9)
+def work_of(state: Mapping[str, Any], runs: int = 1) -> float:
+    """What a state's run costs, or so many of its runs: pairs of tokens x steps x heads x dimension.
+
+    >>> work_of({"n": 10, "d": 2, "t": 3.0, "dt": 0.1}) == 10 * 10 * 30 * 2
+    True
+    """
+    full = {**DEFAULTS, **state}
+    steps = max(1.0, full["t"] / max(_step(full), 1e-9))
+    return float(max(2, full["n"])) ** 2 * steps * max(1, full["heads"]) * max(1, full["d"]) * runs
+
+
+def _step(full: Mapping[str, Any]) -> float:
+    """The step dt: that of discrete layers is 1 unless another is asked for."""
+    method = METHODS.get(full["method"])
+    discrete = method is not None and method.discrete and full["dt"] == DEFAULTS["dt"]
+    return 1.0 if discrete else float(full["dt"])
+
+
+def _affordable(full: Mapping[str, Any]) -> None:
+    n = max(2, full["n"])
     if n * full["d"] > MOST_COORDINATES:
         raise InputError(
             f"n = {n} tokens of d = {full['d']} have {n * full['d']:,} coordinates, more than the explorer keeps for "
             f"every saved time ({MOST_COORDINATES:,}); lower n or d, or use metastable simulate."
         )
-    work = float(n) ** 2 * steps * heads
+    work = work_of(full)
     if work > MOST_WORK:
         raise InputError(
-            f"n = {n} to t = {full['t']:g} in steps of {dt:g} would take {work:.1e} pairs of tokens, more than "
-            f"the explorer takes ({MOST_WORK:.0e}); lower n or t, or use metastable simulate."
+            f"n = {n}, d = {full['d']}, heads = {full['heads']} to t = {full['t']:g} in steps of {_step(full):g} would "
+            f"take {work:.1e} pairs of tokens x steps x heads x dimension, more than the explorer takes "
+            f"({MOST_WORK:.0e}); lower n, d, heads or t, or use metastable simulate."
         )
 
 

@@ -1,11 +1,12 @@
 """A small phase diagram that grows while one watches; every cell is a link to its run."""
 
-import asyncio
 import itertools
 import math
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from nicegui import ui
@@ -13,9 +14,9 @@ from starlette.requests import Request
 
 from metastable.config.job import build
 from metastable.errors import InputError, unknown
-from metastable.explorer.computing import Cancelled, Ticket, quick
+from metastable.explorer.computing import Cancelled, Ticket, Workshop, quick
 from metastable.explorer.page_shell import call, shell
-from metastable.explorer.steering import CONTROLS, DEFAULTS, State, from_query, settings_of, tidy, to_query
+from metastable.explorer.steering import CONTROLS, DEFAULTS, State, from_query, settings_of, tidy, to_query, work_of
 from metastable.solve.driver import drive
 from metastable.solve.simulate import collect
 
@@ -26,8 +27,7 @@ MEASURES = {
     "similarity_share": "share of pairs with cosine above 0.999",
 }
 MOST_CELLS, MOST_RUNS = 400, 16
-MOST_WORK = 4e10  # pairs of tokens x steps, over all cells
-_WORKERS = ThreadPoolExecutor(1, thread_name_prefix="explorer-sweep")
+MOST_WORK = 1e11  # over all cells and starts, see `work_of`
 
 
 def axis(name: str, low: float, high: float, count: int) -> list[float]:
@@ -38,9 +38,11 @@ def axis(name: str, low: float, high: float, count: int) -> list[float]:
     """
     if name not in AXES:
         raise unknown("axis", name, AXES)
-    if not (math.isfinite(low) and math.isfinite(high)) or count < 1 or (AXES[name].log and min(low, high) <= 0):
+    finite = math.isfinite(low) and math.isfinite(high)
+    if not finite or not 1 <= count <= MOST_CELLS or (AXES[name].log and min(low, high) <= 0):
         raise InputError(
-            f"The axis {name} needs two numbers that it can take and a count, not {low:g} to {high:g}, {count}."
+            f"The axis {name} needs two numbers that it can take and a count from 1 to {MOST_CELLS}, "
+            f"not {low:g} to {high:g}, {count}."
         )
     values = np.geomspace(low, high, count) if AXES[name].log else np.linspace(low, high, count)
     if isinstance(DEFAULTS[name], int):
@@ -48,7 +50,9 @@ def axis(name: str, low: float, high: float, count: int) -> list[float]:
     return [float(f"{v:.4g}") for v in values]
 
 
-def cells(base: State, across: tuple[str, list[float]], up: tuple[str, list[float]]) -> list[tuple[int, int, State]]:
+def cells(
+    base: State, across: tuple[str, list[float]], up: tuple[str, list[float]], runs: int = 1
+) -> list[tuple[int, int, State]]:
     """Column, row and state of every cell, the rough picture first: every other cell, then those between."""
     (name, values), (other, levels) = across, up
     if name == other:
@@ -62,11 +66,11 @@ def cells(base: State, across: tuple[str, list[float]], up: tuple[str, list[floa
     work = 0.0
     for _, _, state in found:
         settings_of(state)
-        full = {**DEFAULTS, **state}
-        work += float(full["n"]) ** 2 * full["t"] / max(full["dt"], 1e-9)
+        work += work_of(state, runs)
     if work > MOST_WORK:
         raise InputError(
-            f"This diagram would take {work:.1e} pairs of tokens, more than the page takes; lower n, t or cells."
+            f"This diagram would take {work:.1e} pairs of tokens x steps x heads x dimension, more than the page takes "
+            f"({MOST_WORK:.0e}); lower n, d, t, cells or starts per cell."
         )
     return found
 
@@ -77,93 +81,150 @@ def measured(state: State, runs: int, measure: str, ticket: Ticket) -> float:
     job = build(settings)
     segments = []
     ticket.check()
-    for segment in drive(job.plan, np.array(job.x), None, reported=not quick(state)):
+    for segment in drive(job.plan, np.array(job.x), None, reported=not quick(state, runs)):
         segments.append(segment)
         ticket.check()
     run = collect(job.plan, segments)
     return float(np.mean(np.asarray(run.observe(measure).values)[-1]))
 
 
-def _numbers(fields: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
+FORM: dict[str, Any] = {
+    "x": "beta", "xlow": 0.5, "xhigh": 16.0, "xcount": 9, "y": "n", "ylow": 8, "yhigh": 48, "ycount": 6,
+    "measure": "clusters", "runs": 4,
+}  # fmt: skip
+
+
+def form_of(query: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of the page as a link has them; what it has not, or wrong, is as usual.
+
+    >>> form_of({"x": "d", "xlow": "2", "xhigh": "nan", "measure": "nonsense"})["x"]
+    'd'
+    """
+    form = dict(FORM)
+    for name, usual in FORM.items():
+        given = query.get(name, "")
+        if isinstance(usual, str):
+            form[name] = given if given in (MEASURES if name == "measure" else AXES) else usual
+            continue
+        with suppress(ValueError):
+            number = float(given)
+            form[name] = (int(number) if isinstance(usual, int) else number) if math.isfinite(number) else usual
+    return form
+
+
+def _numbers(form: Mapping[str, Any]) -> Iterator[tuple[str, list[float]]]:
     for side in ("x", "y"):
-        low, high, count = (fields[f"{side}{part}"].value for part in ("low", "high", "count"))
+        low, high, count = (form[f"{side}{part}"] for part in ("low", "high", "count"))
         if None in (low, high, count):
             raise InputError(f"The {side} axis needs where it begins, where it ends, and how many values.")
-        yield fields[side].value, axis(fields[side].value, float(low), float(high), int(count))
+        yield form[side], axis(form[side], float(low), float(high), int(count))
 
 
-async def sweep_page(request: Request) -> None:
+def planned(base: State, form: Mapping[str, Any]) -> tuple[Any, Any, list[tuple[int, int, State]]]:
+    """Both axes and the cells of what the page's fields ask for."""
+    across, up = _numbers(form)
+    runs = int(form["runs"] or 1)
+    if not 1 <= runs <= MOST_RUNS:
+        raise InputError(f"Starts per cell lie between 1 and {MOST_RUNS}, not {runs}.")
+    return across, up, cells(base, across, up, runs)
+
+
+class Diagram:
+    """One open page: its fields, and the diagram that is being drawn."""
+
+    def __init__(self, base: State, workshop: Workshop) -> None:
+        self.base, self.workshop = base, workshop
+        self.fields: dict[str, Any] = {}
+        self.ticket = Ticket()
+        self.drawn = False
+        self.client = ui.context.client
+
+    def form(self) -> dict[str, Any]:
+        """What the fields hold."""
+        return {name: field.value for name, field in self.fields.items()}
+
+    def link(self) -> None:
+        """The address that restores the page, and draws again what was drawn."""
+        form = {name: "" if value is None else value for name, value in self.form().items()}
+        query = urlencode({**tidy(self.base), **form, **({"drawn": 1} if self.drawn else {})})
+        ui.run_javascript(call("history.replaceState", None, "", f"/sweep?{query}"))
+
+    async def draw(self) -> None:
+        """Compute the cells, one after the other, and colour each when it is there."""
+        self.ticket.cancel()
+        mine, form = Ticket(), self.form()
+        self.ticket = mine
+        try:
+            across, up, todo = planned(self.base, form)
+        except InputError as error:
+            self.message.set_text(str(error))
+            return
+        self.drawn, runs, measure = True, int(form["runs"] or 1), form["measure"]
+        self.link()
+        ui.run_javascript(call("labDiagram.begin", *([AXES[name].label, values] for name, values in (across, up))))
+
+        async def gone() -> bool:
+            return mine.gone or not self.client.has_socket_connection
+
+        for done, (i, j, one) in enumerate(todo):
+            job = partial(measured, one, runs, measure, mine)
+            try:
+                value = await self.workshop.work(job, quick(one, runs), mine, gone, self.client.id)
+            except Cancelled:
+                if not self.client.has_socket_connection:
+                    self.message.set_text("The connection was lost; draw again.")
+                return
+            except InputError as error:
+                self.message.set_text(f"{error} (at {across[0]} = {across[1][i]}, {up[0]} = {up[1][j]})")
+                return
+            ui.run_javascript(call("labDiagram.cell", i, j, value, to_query(one)))
+            self.message.set_text(f"{done + 1} of {len(todo)} cells: {MEASURES[measure]}, mean of {runs} starts")
+
+    def halt(self) -> None:
+        """Compute no further."""
+        self.ticket.cancel()
+        self.drawn = False
+        self.link()
+        self.message.set_text("Stopped; what was drawn stays.")
+
+    def build(self, form: Mapping[str, Any], problem: str) -> None:
+        """The fields, the buttons, and the diagram's place."""
+        ui.html("<h1>Phase diagram</h1><p>Two settings vary, the rest is the run you came from. Cells fill as they are "
+                "computed; click one to open its run.</p>", sanitize=False)  # fmt: skip
+        names = {name: control.label for name, control in AXES.items()}
+        with ui.element("div").classes("lab-form"):
+            for side, word in (("x", "across"), ("y", "up")):
+                self.fields[side] = ui.select(names, value=form[side], label=word)
+                for part, text in (("low", "from"), ("high", "to"), ("count", "values")):
+                    self.fields[f"{side}{part}"] = ui.number(text, value=form[f"{side}{part}"])
+            self.fields["measure"] = ui.select(MEASURES, value=form["measure"], label="measure")
+            self.fields["runs"] = ui.number("starts per cell", value=form["runs"], min=1, max=MOST_RUNS, precision=0)
+            for name, field in self.fields.items():
+                field.props(f"dense outlined options-dense data-control=sweep-{name}").on_value_change(self.link)
+            _button("Draw", "sweep", "lab-button lab-main-button").on("click", self.draw)
+            _button("Stop", "stop", "lab-button").on("click", self.halt)
+        self.message = ui.label(problem).classes("lab-message").props("role=status")
+        ui.html('<div id="diagram" class="lab-diagram"></div>', sanitize=False)
+
+
+def _button(text: str, key: str, kind: str) -> ui.element:
+    button = ui.element("button").classes(kind).props(f"type=button data-do={key}")
+    with button:
+        ui.label(text)
+    return button
+
+
+async def sweep_page(request: Request, workshop: Workshop) -> None:
     """The page."""
-    problem = ""
+    problem, base = "", State()
     try:
         base = from_query(request.url.query)
     except InputError as error:
-        base, problem = {}, str(error)
-    fields: dict[str, Any] = {}
-    state = {"ticket": Ticket()}
+        problem = str(error)
+    diagram = Diagram(base, workshop)
     with shell("Sweep", "/sweep"), ui.element("div").classes("lab-form-page"):
-        ui.html("<h1>Phase diagram</h1><p>Two settings vary, the rest is the run you came from. Cells fill as they are "
-                "computed; click one to open its run.</p>", sanitize=False)  # fmt: skip
-        with ui.element("div").classes("lab-form"):
-            names = {name: control.label for name, control in AXES.items()}
-            for side, chosen, low, high, count in (("x", "beta", 0.5, 16.0, 9), ("y", "n", 8, 48, 6)):
-                fields[side] = ui.select(names, value=chosen, label="across" if side == "x" else "up")
-                fields[side].props(f"dense outlined options-dense data-control=sweep-{side}")
-                for part, value in (("low", low), ("high", high), ("count", count)):
-                    word = {"low": "from", "high": "to", "count": "values"}[part]
-                    fields[f"{side}{part}"] = ui.number(word, value=value).props(
-                        f"dense outlined data-control=sweep-{side}{part}"
-                    )
-            fields["measure"] = ui.select(MEASURES, value="clusters", label="measure").props(
-                "dense outlined data-control=sweep-measure"
-            )
-            fields["runs"] = ui.number("starts per cell", value=4, min=1, max=MOST_RUNS, precision=0).props(
-                "dense outlined"
-            )
-            go = ui.element("button").classes("lab-button lab-main-button").props("type=button data-do=sweep")
-            with go:
-                ui.label("Draw")
-            stop = ui.element("button").classes("lab-button").props("type=button data-do=stop")
-            with stop:
-                ui.label("Stop")
-        message = ui.label(problem).classes("lab-message").props("role=status")
-        ui.html('<div id="diagram" class="lab-diagram"></div>', sanitize=False)
-    client = ui.context.client
-
-    async def draw() -> None:
-        state["ticket"].cancel()
-        mine = state["ticket"] = Ticket()
-        try:
-            across, up = _numbers(fields)
-            runs = int(fields["runs"].value or 1)
-            if not 1 <= runs <= MOST_RUNS:
-                raise InputError(f"Starts per cell lie between 1 and {MOST_RUNS}, not {runs}.")
-            todo = cells(base, across, up)
-        except InputError as error:
-            message.set_text(str(error))
-            return
-        ui.run_javascript(call("labDiagram.begin", [across[0], across[1]], [up[0], up[1]]))
-        for done, (i, j, one) in enumerate(todo):
-            if mine.gone or client.has_socket_connection is False:
-                return
-            asked = one, runs, fields["measure"].value, mine
-            try:
-                value = await asyncio.get_running_loop().run_in_executor(_WORKERS, measured, *asked)
-            except Cancelled:
-                return
-            except InputError as error:
-                message.set_text(f"{error} (at {across[0]} = {across[1][i]}, {up[0]} = {up[1][j]})")
-                return
-            ui.run_javascript(call("labDiagram.cell", i, j, value, to_query(one)))
-            message.set_text(
-                f"{done + 1} of {len(todo)} cells: {MEASURES[fields['measure'].value]}, mean of {runs} starts"
-            )
-
-    def halt() -> None:
-        state["ticket"].cancel()
-        message.set_text("Stopped; what was drawn stays.")
-
-    go.on("click", draw)
-    stop.on("click", halt)
-    await client.connected(timeout=30)
+        diagram.build(form_of(request.query_params), problem)
+    await diagram.client.connected(timeout=30)
     await ui.run_javascript('await import("/assets/diagram.js")', timeout=30)
+    if "drawn" in request.query_params and not problem:
+        await diagram.draw()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import QhullError
+from scipy.spatial.distance import cdist
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.normalise import SOFTMAX
@@ -14,11 +15,15 @@ from metastable.plots import hull_edges
 from metastable.theory import hypotheses, limits
 from metastable.theory.leading import leading, paranormal_splitting
 from metastable.theory.residuals import Finding, conjunction
+from metastable.theory.spectrum import Splitting
 from metastable.theory.theorems import CONJECTURE, THEOREMS, Claim, Triple, settled_tokens
 from metastable.trajectory import Trajectory
 
 Floats = NDArray[np.float64]
 MOST_TOKENS = 400  # beyond this limits are not fitted while one steers
+MOST_STATES = 31  # of a run at which distances are measured
+GROUP = 0.02  # width of a group of tokens, of how far out the farthest is, that is drawn as one corner
+PAIRS = 2e8  # of tokens, whose distances are measured
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ def theory_of(run: Trajectory) -> Theory:
     triple = _triple(run.dynamics, run.x[0])
     if run.dynamics.geometry.fixed_norm:
         return _on_sphere(run, triple)
+    if run.dynamics.mask.visible is not None:
+        return Theory({"claims": [], "note": "No theorem applies: in space the theory is for full attention."})
     claims = [
         (claim, claim.hypotheses(triple)) for claim in THEOREMS if claim is not THEOREMS[0] or triple.V.shape[0] == 1
     ]
@@ -105,7 +112,7 @@ def _claim(name: str, kind: str, sentence: str, found: Sequence[Finding]) -> dic
 
 def _measured(run: Trajectory, triple: Triple, claim: Claim, facts: dict[str, Any]) -> Theory:
     """The limit fitted at the end of the run, and the largest distance from it at some saved times."""
-    kept = np.unique(np.linspace(0, len(run.t) - 1, min(len(run.t), 31)).round().astype(int))
+    kept = _some(run, MOST_STATES)
     try:
         end, _ = settled_tokens(run, len(run.t) - 1)
         target, segments = _limit(claim, triple, end, run.x)
@@ -119,7 +126,11 @@ def _measured(run: Trajectory, triple: Triple, claim: Claim, facts: dict[str, An
         return Theory(facts)
     size = max(float(np.linalg.norm(end, axis=1).max()), 1e-300)
     distances = np.array([float(np.max(target.distance(z))) / size for z in tokens])
-    facts |= {"limit": target.describe(), "claim": claim.name}
+    facts |= {
+        "limit": target.describe(),
+        "claim": claim.name,
+        "measured": "Distance from the limit, of the cloud's size",
+    }
     return Theory(facts, segments, np.asarray(run.t[kept], dtype=float), distances)
 
 
@@ -128,19 +139,45 @@ def _limit(claim: Claim, triple: Triple, end: Floats, x: Floats) -> tuple[Any, F
     d = end.shape[1]
     if claim is THEOREMS[1]:
         target = limits.polytope_of(end, triple.form)
-        corners = target.vertices(1e-3 * max(float(np.abs(end).max()), 1e-300))
-        return target, np.asarray(hull_edges(corners)) if 1 < d <= 3 and len(corners) > 1 else None
+        return target, np.asarray(hull_edges(_groups(end))) if 1 < d <= 3 else None
     if claim is THEOREMS[2]:
         planes = limits.hyperplanes_of(end, leading(triple.V).left)
         return planes, _sheets(planes, x) if d in (2, 3) else None
     if claim is THEOREMS[3]:
         splitting = paranormal_splitting(triple.V)[1]
-        return (
-            (None, None)
-            if splitting is None
-            else (limits.polytope_times_subspace_of(end, triple.form, splitting), None)
-        )
+        if splitting is None:
+            return None, None
+        product = limits.polytope_times_subspace_of(end, triple.form, splitting)
+        return product, _prism(product, splitting, x) if d in (2, 3) else None
     return None, None
+
+
+def _some(run: Trajectory, most: int) -> NDArray[np.int_]:
+    """Some saved states, evenly, the first and the last among them."""
+    return np.unique(np.linspace(0, len(run.t) - 1, max(2, min(len(run.t), most))).round().astype(int))
+
+
+def _prism(product: limits.PolytopeTimesSubspace, splitting: Splitting, x: Floats) -> Floats | None:
+    """A polytope of F, as far along the free direction G as tokens ever are; None where G is more than a line."""
+    basis = splitting.basis  # (d, m), of F
+    if splitting.complement.shape[1] != 1:
+        return None
+    free = splitting.complement[:, 0] / np.linalg.norm(splitting.complement)  # (d,)
+    sides = hull_edges(_groups(product.polytope.points)) @ basis.T  # (e, 2, d), of the polytope
+    corners = np.unique(sides.reshape(-1, x.shape[-1]), axis=0)  # (c, d)
+    along = (x - x @ (basis @ splitting.coordinates).T) @ free  # (T, n), how far out each token is in G
+    low, high = along.min() * free, along.max() * free
+    pillars = np.stack([corners + low, corners + high], axis=1)
+    return np.concatenate([pillars, sides + low, sides + high]) if basis.shape[1] > 1 else pillars
+
+
+def _groups(points: Floats) -> Floats:
+    """One of each group of points that a picture cannot tell apart, those far out first."""
+    kept: list[Floats] = []
+    for point in points[np.argsort(-np.linalg.norm(points, axis=1))]:
+        if all(np.linalg.norm(point - one) > GROUP * np.linalg.norm(kept[0]) for one in kept):
+            kept.append(point)
+    return np.array(kept)
 
 
 def _sheets(planes: limits.ParallelHyperplanes, x: Floats) -> Floats:
@@ -165,10 +202,11 @@ def _sheets(planes: limits.ParallelHyperplanes, x: Floats) -> Floats:
 def _on_sphere(run: Trajectory, triple: Triple) -> Theory:
     """The first paper's statements: where the limit is a single point, and which."""
     assert run.dynamics is not None
-    n = len(run.x[0])
-    seen = run.dynamics.mask.rows(np.arange(n), n) if run.dynamics.mask.by_time is None else None
-    causal = seen is not None and bool(np.array_equal(np.asarray(seen), np.tri(n, dtype=bool)))
-    full = seen is None or bool(np.all(np.asarray(seen)))
+    n, mask = len(run.x[0]), run.dynamics.mask
+    seen = np.ones((n, n), bool) if mask.visible is None else np.asarray(mask.rows(np.arange(n), n))
+    causal = mask.by_time is None and np.array_equal(seen, np.tri(n, dtype=bool))
+    if not causal and (mask.by_time is not None or not seen.all()):
+        return Theory({"claims": [], "note": "No theorem applies: the theory is for full or causal attention."})
     positive = hypotheses.positive_multiple_of_identity(triple.V)
     claims = []
     if causal:
@@ -179,14 +217,29 @@ def _on_sphere(run: Trajectory, triple: Triple) -> Theory:
         sentence = "tokens that share an open hemisphere meet in one point"
         claims.append(_claim("One cluster", "theorem", sentence, found))
     facts: dict[str, Any] = {"claims": claims}
-    if not claims[0]["applies"] or not (causal or full):
+    if not claims[0]["applies"]:
         facts["note"] = "No limit is predicted here; clusters may be metastable: many at first, fewer as time goes on."
         return Theory(facts)
-    goal = run.x[0][0] if causal else run.x[-1].mean(axis=0)
-    goal = goal / (np.linalg.norm(goal) or 1.0)
-    angles = np.arccos(np.clip(run.x @ goal, -1.0, 1.0)).max(axis=1)
-    facts |= {"limit": "the first token" if causal else "one point", "claim": claims[0]["name"]}
-    return Theory(facts, _ring(goal), np.asarray(run.t, dtype=float), np.asarray(angles))
+    facts["claim"] = claims[0]["name"]
+    if causal:
+        goal = run.x[0][0]
+        facts |= {"limit": "the first token", "measured": "Largest angle from the first token"}
+        return Theory(facts, _ring(goal), np.asarray(run.t, dtype=float), _angle(np.linalg.norm(run.x - goal, axis=2)))
+    kept = _some(run, int(min(MOST_STATES, PAIRS // n**2)))
+    facts |= {"limit": "some common point", "measured": "Largest angle between tokens"}
+    return Theory(facts, None, np.asarray(run.t[kept], dtype=float), np.array([_diameter(run.x[k]) for k in kept]))
+
+
+def _angle(chords: Floats) -> Floats:
+    """The largest angle (T,) behind chords (T, n) of the unit sphere; also a small one to all its digits."""
+    return np.asarray(2.0 * np.arcsin(np.clip(chords.max(axis=1) / 2.0, 0.0, 1.0)))
+
+
+def _diameter(tokens: Floats) -> float:
+    """The largest angle between two tokens."""
+    block = 512
+    chords = [cdist(tokens[i : i + block], tokens).max() for i in range(0, len(tokens), block)]
+    return float(_angle(np.array([chords]))[0])
 
 
 def _hemisphere(tokens: Floats) -> Finding:

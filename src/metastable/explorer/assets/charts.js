@@ -2,7 +2,7 @@
 
 import { along, css, rgb } from "./palette.js";
 
-const PAD = { left: 34, right: 8, top: 6, bottom: 16 };
+const PAD = { left: 42, right: 8, top: 6, bottom: 16 };
 
 /** A canvas at the screen's resolution, cleared; null while it is not shown. */
 export function sheet(canvas) {

@@ -50,9 +50,9 @@ export function markup() {
     ${toggle("labels", "Names", "Write the tokens' names beside them (N)")}
     ${toggle("limit", "Limit", "The limit set the theory predicts (P)")}
     <span class="ms-gap"></span>
-    <button type="button" class="ms-icon" data-do="home" title="Reset the view (R)" aria-label="Reset the view">${icon("home")}</button>
+    <span class="ms-choice"><button type="button" class="ms-icon" data-do="home" title="Reset the view (R)" aria-label="Reset the view">${icon("home")}</button>
     <button type="button" class="ms-icon" data-do="full" title="Full screen" aria-label="Full screen">${icon("full")}</button>
-    <button type="button" class="ms-icon" data-do="help" title="Keys (?)" aria-label="Keys">${icon("help")}</button>
+    <button type="button" class="ms-icon" data-do="help" title="Keys (?)" aria-label="Keys">${icon("help")}</button></span>
   </div>
 </div>`;
 }

@@ -39,8 +39,9 @@ window.labDiagram = {
         state.cells[`${i},${j}`] = cell;
       }
     }
-    add(`${yName} ↑ ${xName} →`, "tick");
+    add("", "tick");
     for (const x of xs) add(short(x), "tick");
+    add(`across: ${xName}; up: ${yName}`, "axes");
   },
   cell(i, j, value, query) {
     const cell = state.cells[`${i},${j}`];

@@ -5,12 +5,14 @@ import { Panels } from "./panels.js";
 import { Player } from "./player.js";
 import { svgText } from "./snapshot.js";
 
+const LONGEST = 16000; // characters of a link: the server reads few more
 const PATIENCE = 250; // milliseconds until it is said that a run takes longer
 const KEPT = ["log", "trails", "links", "first", "fit", "labels", "limit"];
 
 class Lab {
   constructor({ theme, source, look, panels = true, draggable = true }) {
     this.source = source;
+    this.page = Array.from(crypto.getRandomValues(new Uint8Array(12)), (v) => v.toString(36)).join(""); // whose turn it is
     this.slots = {};
     this.theme = theme;
     this.add("a", document.getElementById("stage-a"), draggable);
@@ -89,7 +91,7 @@ class Lab {
   async bytes(query, part, control) {
     let answer;
     try {
-      answer = await fetch(`${this.source}?part=${part}&${query}`, { signal: control.signal });
+      answer = await fetch(`${this.source}?page=${this.page}&part=${part}&${query}`, { signal: control.signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Error("The server does not answer; the page will go on when it is back.");
@@ -148,6 +150,7 @@ class Lab {
     const { player } = this.slots.a;
     for (const name of KEPT) if (name in look) player.set(name, Boolean(look[name]));
     if (look.colour) player.setColour(look.colour);
+    if ("head" in look) player.setHead(look.head);
     if (look.view) [player.scene.camera.azimuth, player.scene.camera.elevation, player.scene.camera.zoom] = look.view;
     if ("share" in look) player.seek(look.share);
     player.request();
@@ -172,12 +175,13 @@ class Lab {
     clearTimeout(this.linking);
     this.linking = setTimeout(() => {
       const { player, wanted } = this.slots.a;
-      if (wanted === null || this.source !== "/run") return;
+      if (wanted === null) return;
       const looks = player.looks(), on = KEPT.filter((name) => looks[name]).join(".");
       const view = looks.view.map((v) => Number(v.toFixed(2))).join(",");
-      const extra = new URLSearchParams({ look: on, colour: looks.colour, view, at: player.clock ? player.clock.share.toFixed(3) : "0" });
+      const extra = new URLSearchParams({ look: on, colour: looks.colour, head: looks.head, view, at: player.clock ? player.clock.share.toFixed(3) : "0" });
       if (this.comparing) extra.set("compare", this.comparing);
-      history.replaceState(null, "", `${location.pathname}?${wanted}${wanted ? "&" : ""}${extra}`);
+      const address = `${location.pathname}?${wanted}${wanted ? "&" : ""}${extra}`;
+      if (address.length < LONGEST) history.replaceState(null, "", address);
     }, 150);
   }
 
@@ -225,7 +229,7 @@ class Lab {
   take(kind) {
     const { wanted, player } = this.slots.a;
     const link = document.createElement("a");
-    link.href = `/take/${kind}?at=${player.clock.time()}&${wanted}`;
+    link.href = `/take/${kind}?page=${this.page}&at=${player.clock.time()}&${wanted}`;
     link.download = "";
     link.click();
     if (kind === "mp4" || kind === "gif") this.message("The film is being made; it arrives as a download.");

@@ -3,12 +3,13 @@
 import { drawBars, drawLines, drawMatrix, drawSpectrum, shareAt, short } from "./charts.js";
 import { attentionOf, shownState } from "./inspect.js";
 
+const LIMIT = "Distance from the limit";
 const PANELS = [
   ["theory", "What theory says", "text"],
   ["clusters", "Clusters", "lines"],
   ["attention", "Attention matrix", "matrix"],
   ["similarity", "Cosines of pairs", "bars"],
-  ["limit", "Distance from the limit", "lines"],
+  ["limit", LIMIT, "lines"],
   ["energy", "log energy", "lines"],
   ["order", "Order |mean token|", "lines"],
   ["sink", "Attention on the first token", "lines"],
@@ -21,9 +22,10 @@ export class Panels {
     root.classList.add("lab-panels");
     root.innerHTML = PANELS.map(([name, title, kind]) => kind === "text"
       ? `<section class="lab-panel" data-panel="${name}"><h2>${title}</h2><div class="lab-theory"></div></section>`
-      : `<figure class="lab-panel" data-panel="${name}"><figcaption>${title}<output></output></figcaption>` +
+      : `<figure class="lab-panel" data-panel="${name}"><figcaption><span>${title}</span><output></output></figcaption>` +
         `<canvas class="lab-${kind}" role="img" aria-label="${title}"></canvas><p class="lab-why" hidden></p></figure>`).join("");
     this.parts = Object.fromEntries(PANELS.map(([name]) => [name, root.querySelector(`[data-panel=${name}]`)]));
+    this.titles = { limit: this.parts.limit.querySelector("figcaption span") };
     for (const canvas of root.querySelectorAll(".lab-lines")) {
       canvas.addEventListener("pointerdown", (event) => player.seek(shareAt(canvas, event.offsetX)));
     }
@@ -126,7 +128,7 @@ export class Panels {
     }
   }
 
-  theory({ claims, note, limit, claim }) {
+  theory({ claims, note, limit, claim, now, measured }) {
     const box = this.parts.theory.querySelector(".lab-theory");
     box.textContent = "";
     const add = (parent, tag, text, kind) => {
@@ -146,11 +148,13 @@ export class Panels {
       for (const h of one.hypotheses) {
         const row = add(details, "p", "", "lab-hypothesis");
         add(row, "span", h.holds, `lab-mark lab-${h.holds === "yes" ? "yes" : "no"}`);
-        add(row, "span", ` ${h.name}, margin ${short(h.margin)}`);
+        add(row, "span", ` ${h.name}${h.margin ? `, margin ${short(h.margin)}` : ""}`);
         row.title = h.sentence;
       }
     }
-    if (limit) add(box, "p", `Predicted limit${claim ? ` (${claim})` : ""}: ${limit}.`, "lab-limit");
+    const far = Number.isFinite(now) ? ` At the end attention is ${short(now)} off.` : "";
+    if (limit) add(box, "p", `Predicted limit${claim ? ` (${claim})` : ""}: ${limit}.${far}`, "lab-limit");
+    this.titles.limit.textContent = measured || LIMIT;
     if (note) add(box, "p", note, "lab-note");
   }
 }

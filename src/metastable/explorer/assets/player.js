@@ -116,6 +116,7 @@ export class Player {
     const alike = before && before.n === run.n && before.T === run.T;
     run.cluster ||= alike ? before.cluster : new Uint8Array(run.n * run.T).fill(255);
     run.clusters ||= alike ? before.clusters : null;
+    if (!run.received && run.brief && alike) [run.received, run.attentionAt] = [before.received, before.attentionAt];
     this.run = run;
     this.timeText = "";
     this.clock = new Clock(run.t);
@@ -129,7 +130,7 @@ export class Player {
       this.set("trails", run.kind === "line");
       this.set("fit", run.grows);
     }
-    if (this.scene.look.colour === "attention" && !run.received) this.setColour("cluster");
+    if (this.scene.look.colour === "attention" && !run.received && !run.brief) this.setColour("cluster");
     this.dress();
     this.resize();
     if (this.options.autoplay && !keep && !this.still.matches) this.play();
@@ -150,7 +151,7 @@ export class Player {
     const heads = run.attention ? run.heads : 1;
     this.part("head-choice").hidden = heads < 2;
     select.innerHTML = Array.from({ length: heads }, (_, k) => `<option value="${k}">${k}</option>`).join("");
-    this.head = Math.min(this.head, heads - 1);
+    if (!run.brief) this.head = Math.min(this.head, heads - 1);
     select.value = String(this.head);
     this.root.querySelector("option[value=attention]").hidden = !run.received;
     this.part("caption").textContent = run.title || "";
@@ -171,8 +172,10 @@ export class Player {
 
   setHead(head) {
     this.head = head;
+    this.root.querySelector("[data-look=head]").value = String(head);
     this.request();
     this.emit("head", head);
+    this.emit("look", this.looks());
   }
 
   set(name, on) {
@@ -192,7 +195,7 @@ export class Player {
   /** How the run is shown, as a link may keep it. */
   looks() {
     const { azimuth, elevation, zoom } = this.scene.camera;
-    return { ...this.state, colour: this.scene.look.colour, view: [azimuth, elevation, zoom] };
+    return { ...this.state, colour: this.scene.look.colour, head: this.head, view: [azimuth, elevation, zoom] };
   }
 
   applyTheme() {

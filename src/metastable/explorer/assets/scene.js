@@ -133,7 +133,7 @@ export class Scene {
     gl.uniform1f(at.depth, this.run.flat ? 0 : this.run.kind === "sphere" ? 1 : 0.5);
     gl.uniform1i(at.first, this.look.first ? 1 : 0);
     gl.uniform3fv(at.firstColour, rgb(this.theme.first));
-    gl.uniform1f(at.row, ROWS[this.look.colour]);
+    gl.uniform1f(at.row, ROWS[this.coding()]);
   }
 
   pointer(location, name, size, type, offset, divisor, stride = 0) {
@@ -144,12 +144,15 @@ export class Scene {
     gl.vertexAttribDivisor(location, divisor);
   }
 
+  /** What tokens are coloured by: by cluster too, until attention has arrived. */
+  coding() {
+    return this.look.colour === "attention" && !this.run.received ? "cluster" : this.look.colour;
+  }
+
   /** Where the colour codes of a saved state start. */
   codes(k) {
-    const { n, received, attentionAt } = this.run;
-    if (this.look.colour === "position") return ["position", 0];
-    if (this.look.colour === "attention" && received) return ["attention", n * attentionAt[k]];
-    return ["cluster", n * k];
+    const { n, attentionAt } = this.run, coding = this.coding();
+    return [coding, { position: 0, attention: n * (attentionAt ? attentionAt[k] : 0), cluster: n * k }[coding]];
   }
 
   drawLines(name, count, width, fit) {

@@ -34,7 +34,7 @@ export function svgText(player) {
 }
 
 function colourOf(player, table, state, i) {
-  const { run, scene, theme } = player, { colour, first } = scene.look;
+  const { run, scene, theme } = player, { first } = scene.look, colour = scene.coding();
   if (i === 0 && first) return css(rgb(theme.first));
   if (colour === "cluster") return css(clusterColour(theme, run.cluster[state * run.n + i]));
   const code = colour === "position" ? Math.round((255 * i) / Math.max(1, run.n - 1)) : run.received[run.attentionAt[state] * run.n + i];
