@@ -1,5 +1,7 @@
 """Figures for papers: sizes, axes of one's own, exact times, log time, overlays, captions, one tolerance, slides."""
 
+import hashlib
+
 import matplotlib
 import numpy as np
 import pytest
@@ -63,10 +65,41 @@ def test_every_picture_takes_a_size_and_axes(name):
 def test_every_named_picture_takes_a_size_and_has_a_caption(run, kind):
     figure = plot(run, kind, size="column")
     assert figure.get_figwidth() == pytest.approx(COLUMN)
-    for words in ("n = 8, d = 3, beta = 9, causal mask", "V = diag(1, 0.5, -0.2)", "first tokens sphere, seed 4"):
+    for words in ("n = 8, d = 3, beta = 9, causal mask", "V = diag(1, 0.5, -0.2)", "first tokens given as an array"):
         assert words in figure.caption
     assert figure.caption.endswith(".")
     assert figure._repr_png_().startswith(b"\x89PNG") if kind == "snapshots" else True
+
+
+def test_a_caption_says_what_is_known_of_the_first_tokens(run, tmp_path):
+    """A record of the command knows its cloud and seed; to Python tokens came as an array, never guessed at."""
+    from metastable.cli import main
+
+    flags = ["--n", "8", "--t", "1", "--save", "3", "--initial", "cap(angle=0.4)", "--seed", "42", "--runs", "2"]
+    assert (
+        main(
+            [
+                "simulate",
+                *flags,
+                "--noise",
+                "0.1",
+                "--method",
+                "euler",
+                "--out",
+                str(tmp_path / "a"),
+                "--no-pictures",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
+    made = ms.load(tmp_path / "a")
+    said = "noise = 0.1 (seed 42), V = I, Q^T K = I, euler, 2 runs, first tokens cap(angle=0.4), seed 42."
+    for same in (made, made[1:], made.extend(2.0), made.at(0.3), ms.load(made.save(tmp_path / "b"))):
+        assert said in plot(same).caption
+    digest = hashlib.sha256(run.x[0].tobytes()).hexdigest()[:8]
+    assert f"rk4, first tokens given as an array (SHA-256 {digest})" in plot(run).caption
+    assert "first tokens" not in plot(run[1:]).caption
 
 
 def test_panels_of_a_column_stay_readable(run):
