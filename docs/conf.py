@@ -6,7 +6,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "src")]
 
+from reachable import unreachable  # noqa: E402
+
 from metastable import __version__  # noqa: E402
+from metastable.models.zoo import fetch  # noqa: E402
 
 project = "metastable"
 author = "The metastable authors"
@@ -32,6 +35,10 @@ nb_execution_mode = "cache"  # notebooks hold no outputs: they are executed when
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_execution_excludepatterns = []
+for notebook, why in unreachable(fetch).items():
+    print(f"{notebook} is not executed: {why}")
+    nb_execution_excludepatterns.append(notebook)
 
 # API
 autosummary_generate = True

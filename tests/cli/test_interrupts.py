@@ -62,6 +62,16 @@ COMMANDS: dict[str, tuple[list[str], str, str]] = {
         "metastable.models.study.load",
         "what is finished is in 'm': run the same command again to go on",
     ),
+    "compare": (
+        ["compare", "minilm", "smollm2"],
+        "metastable.models.comparison.sides",
+        "what is measured is not lost: run the same command again to go on from there",
+    ),
+    "sweep": (
+        ["sweep", "--n", "8", "--beta", "1,2", "--t", "1", "--times", "1", "--out", "s"],
+        "metastable.sweeps.run_sweep",
+        "what has landed is in 's': run the same command again to go on",
+    ),
     "hunt": (
         ["hunt", "codimension", "--n", "4", "--d", "2", "--out", "h"],
         "metastable.hunt.run_rounds",

@@ -1,5 +1,9 @@
 """Figures for papers: sizes, axes of one's own, exact times, log time, overlays, captions, one tolerance, slides."""
 
+import hashlib
+import inspect
+from pathlib import Path
+
 import matplotlib
 import numpy as np
 import pytest
@@ -27,9 +31,18 @@ def ensemble():
     return ms.simulate(DYNAMICS, ms.initial.sphere(n=8, d=3, seed=0, runs=5), t=4.0, save=9)
 
 
+# every public function that draws a figure
+PICTURES = [
+    name
+    for name in plots.__all__
+    if inspect.isroutine(getattr(plots, name)) and inspect.signature(getattr(plots, name)).return_annotation is Figure
+]
+
+
 def still(**room):
-    """Every picture that is made of plain arrays."""
+    """How each public picture is drawn: a new one is missed here."""
     x = np.random.default_rng(0).normal(size=(6, 2))
+    made = ms.simulate(ms.Dynamics(geometry="euclidean"), x, t=0.1, save=2)
     return {
         "series": lambda: plots.series([0.0, 1.0], [1.0, 2.0], **room),
         "projections": lambda: plots.projections([0.0, 1.0], x[None, :, 0] * np.ones((2, 1)), **room),
@@ -43,10 +56,29 @@ def still(**room):
         "snapshots": lambda: plots.snapshots(x, **room),
         "polytope": lambda: plots.polytope(x, **room),
         "trajectories": lambda: plots.trajectories(np.stack([x, 2 * x]), **room),
+        "agreement": lambda: plots.agreement({"a": ([0.0], [1.0])}, xlabel="", ylabel="", **room),
+        "density_picture": lambda: ms.density(ms.Dynamics(), "uniform", 0.1, save=2).plot(**room),
+        "overlay": lambda: plots.overlay(made, "order", **room),
+        "plot": lambda: plot(made, "trajectories", **room),
     }
 
 
-@pytest.mark.parametrize("name", still())
+def test_every_picture_is_in_the_api_pages():
+    page = (Path(__file__).parents[2] / "docs" / "api" / "pictures.md").read_text()
+    assert [name for name in PICTURES if f"autofunction:: metastable.plots.{name}\n" not in page] == []
+    assert len(PICTURES) > 12
+
+
+def test_maps_of_the_sphere_take_axes():
+    law = ms.density(ms.Dynamics(), "uniform", 0.1, d=3, save=2)
+    mine = Figure()
+    assert law.plot(ax=[mine.add_subplot(1, 2, k, projection="mollweide") for k in (1, 2)]) is mine
+    assert law.plot(times=2, size="column").get_figwidth() == pytest.approx(COLUMN)
+    with pytest.raises(InputError, match="mollweide"):
+        law.plot(ax=mine.subplots(1, 2))
+
+
+@pytest.mark.parametrize("name", PICTURES)
 def test_every_picture_takes_a_size_and_axes(name):
     assert still(size="column")[name]().get_figwidth() == pytest.approx(COLUMN)
     assert still(size=(4.0, 3.0))[name]().get_size_inches().tolist() == [4.0, 3.0]
@@ -63,10 +95,41 @@ def test_every_picture_takes_a_size_and_axes(name):
 def test_every_named_picture_takes_a_size_and_has_a_caption(run, kind):
     figure = plot(run, kind, size="column")
     assert figure.get_figwidth() == pytest.approx(COLUMN)
-    for words in ("n = 8, d = 3, beta = 9, causal mask", "V = diag(1, 0.5, -0.2)", "first tokens sphere, seed 4"):
+    for words in ("n = 8, d = 3, beta = 9, causal mask", "V = diag(1, 0.5, -0.2)", "first tokens given as an array"):
         assert words in figure.caption
     assert figure.caption.endswith(".")
     assert figure._repr_png_().startswith(b"\x89PNG") if kind == "snapshots" else True
+
+
+def test_a_caption_says_what_is_known_of_the_first_tokens(run, tmp_path):
+    """A record of the command knows its cloud and seed; to Python tokens came as an array, never guessed at."""
+    from metastable.cli import main
+
+    flags = ["--n", "8", "--t", "1", "--save", "3", "--initial", "cap(angle=0.4)", "--seed", "42", "--runs", "2"]
+    assert (
+        main(
+            [
+                "simulate",
+                *flags,
+                "--noise",
+                "0.1",
+                "--method",
+                "euler",
+                "--out",
+                str(tmp_path / "a"),
+                "--no-pictures",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
+    made = ms.load(tmp_path / "a")
+    said = "noise = 0.1 (seed 42), V = I, Q^T K = I, euler, 2 runs, first tokens cap(angle=0.4), seed 42."
+    for same in (made, made[1:], made.extend(2.0), made.at(0.3), ms.load(made.save(tmp_path / "b"))):
+        assert said in plot(same).caption
+    digest = hashlib.sha256(run.x[0].tobytes()).hexdigest()[:8]
+    assert f"rk4, first tokens given as an array (SHA-256 {digest})" in plot(run).caption
+    assert "first tokens" not in plot(run[1:]).caption
 
 
 def test_panels_of_a_column_stay_readable(run):

@@ -115,7 +115,10 @@ class Density:
         return np.concatenate(found)[:n]
 
     def plot(self, path: Any = None, *, tokens: Any = None, **options: Any) -> Any:
-        """The density over time; ``tokens`` is a run (a Trajectory) whose tokens are drawn over it."""
+        """The density over time; ``tokens`` is a run (a Trajectory) whose tokens are drawn over it.
+
+        ``options`` are those of `metastable.plots.density_picture`: times, size, ax.
+        """
         from metastable.plots.density_plots import density_picture
         from metastable.plots.figure_files import save_figure
 

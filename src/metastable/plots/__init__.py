@@ -7,6 +7,7 @@ from metastable.errors import doors
 from metastable.plots.attention_maps import attention_maps, heatmap
 from metastable.plots.clouds import attention_clouds
 from metastable.plots.colours import identity_colours
+from metastable.plots.density_plots import density_picture
 from metastable.plots.draw import PLOTS, Plot, plot
 from metastable.plots.eigenvalues import eigenvalues
 from metastable.plots.figure_files import save_cells, save_figure, save_preview
@@ -32,6 +33,7 @@ __all__ = [
     "animate",
     "attention_clouds",
     "attention_maps",
+    "density_picture",
     "eigenvalues",
     "film",
     "heatmap",

@@ -1,20 +1,17 @@
 """Captions: what a picture shows, and of which run, in a sentence."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from metastable.equation.short_forms import matrix_words
-from metastable.initial import INITIAL
 from metastable.plots.motion import Motion, read_motion
-
-_SEEDS = 20  # first tokens are compared with those of so many seeds,
-_MOST = 20_000  # unless they have more coordinates than this
 
 
 def caption(what: str, tokens: object, motion: Motion, *more: str) -> str:
-    """A caption: what is drawn, n, d, beta, V and seeds of the run as far as they are known, and remarks.
+    """A caption: what is drawn, n, d, beta, V and the run's first tokens as far as they are known, and remarks.
 
     >>> import numpy as np
     >>> from metastable.plots.motion import read_motion
@@ -59,10 +56,16 @@ def _equation(tokens: object, motion: Motion) -> list[str]:
     dynamics: Any = getattr(tokens, "dynamics", None)
     if dynamics is None or not hasattr(dynamics, "weights"):
         return []
-    beta = np.unique(np.asarray(dynamics.beta, dtype=float))
-    ends = f"{beta[0]:g}" if len(beta) == 1 else f"{beta[0]:g} to {beta[-1]:g}"
-    parts = [f"beta = {ends}", f"{dynamics.mask.name or 'own'} mask", dynamics.normalise.name or "own normalisation"]
+    parts = [
+        f"beta = {_ends(dynamics.beta)}",
+        f"{dynamics.mask.name or 'own'} mask",
+        dynamics.normalise.name or "own normalisation",
+    ]
     parts += [{"sphere": "on the sphere", "rescaled": "rescaled, z = e^{-tV} x"}.get(dynamics.geometry.name, "in R^d")]
+    if dynamics.noisy:
+        parts.append(
+            f"noise = {_ends(dynamics.noise)} (seed {(getattr(tokens, 'provenance', None) or {}).get('seed')})"
+        )
     w = dynamics.weights
     parts += [f"{w.heads} heads"] * (w.heads > 1) + ["weights that change with t"] * w.time_dependent
     if w.heads == 1 and not w.time_dependent:
@@ -72,15 +75,30 @@ def _equation(tokens: object, motion: Motion) -> list[str]:
     return parts
 
 
+def _ends(values: object) -> str:
+    """A number, or the smallest and the largest of an ensemble's.
+
+    >>> _ends(2.0), _ends([1.0, 4.0, 9.0])
+    ('2', '1 to 9')
+    """
+    found = np.unique(np.asarray(values, dtype=float))
+    return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
+
+
 def _start(tokens: object, motion: Motion) -> list[str]:
-    """How the run was made: the method, and the seed of its first tokens where they are those of a known cloud."""
+    """How the run was made: the method, and its first tokens as far as its provenance tells.
+
+    A run of the command line or of a TOML file knows from which cloud, by which seed, its tokens were drawn; to Python
+    they came as an array, which is named by a digest of its numbers.
+    """
     made = getattr(tokens, "provenance", None) or {}
-    said = [str(made["method"])] if made.get("method") else []
+    if not made.get("method"):
+        return []
     x = np.asarray(getattr(tokens, "x", motion.x))
-    if not said or x.ndim != 3 or motion.t[0] != 0.0:
-        return [*said, f"{int(np.prod(x.shape[1:-2]))} runs"] if said and x.ndim > 3 else said
-    for seed in dict.fromkeys([made.get("seed", 0), *range(_SEEDS)]) if x[0].size <= _MOST else ():
-        for cloud in ("sphere",) if motion.sphere else ("cube", "gaussian"):
-            if np.allclose(INITIAL[cloud](n=motion.n, d=motion.d, seed=seed), x[0], rtol=0.0, atol=1e-12):
-                return [*said, f"first tokens {cloud}, seed {seed}"]
-    return said
+    said = [str(made["method"])] + [f"{int(np.prod(x.shape[1:-2]))} runs"] * (x.ndim > 3)
+    if made.get("initial"):
+        return [*said, f"first tokens {made['initial']}, seed {made.get('seed')}"]
+    if motion.t[0] != 0.0:
+        return said
+    digest = hashlib.sha256(np.ascontiguousarray(x[0]).tobytes()).hexdigest()
+    return [*said, f"first tokens given as an array (SHA-256 {digest[:8]})"]

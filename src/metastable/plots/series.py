@@ -107,7 +107,14 @@ def series(
 
 
 @paper()
-def agreement(groups: Mapping[str, tuple[ArrayLike, ArrayLike]], *, xlabel: str, ylabel: str) -> Figure:
+def agreement(
+    groups: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    size: Size | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Draw what was measured against what it should be, a dot each, with the diagonal on which both agree.
 
     Parameters
@@ -116,6 +123,10 @@ def agreement(groups: Mapping[str, tuple[ArrayLike, ArrayLike]], *, xlabel: str,
         Name to (expected, measured) values.
     xlabel, ylabel
         Words.
+    size
+        Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
+    ax
+        Existing axes.
 
     Examples
     --------
@@ -123,7 +134,7 @@ def agreement(groups: Mapping[str, tuple[ArrayLike, ArrayLike]], *, xlabel: str,
     >>> fig.axes[0].get_xlabel()
     'exact'
     """
-    figure, panel = one_axes(None)
+    figure, panel = one_axes(ax, size=size)
     for (name, (expected, measured)), colour in zip(groups.items(), cycle(len(groups))):
         panel.scatter(expected, measured, s=12, label=name, color=[colour])
     ends = [min(panel.get_xlim()[0], panel.get_ylim()[0]), max(panel.get_xlim()[1], panel.get_ylim()[1])]

@@ -220,6 +220,7 @@ def panels(
     extra: float = 0.0,
     columns: int | None = None,
     size: Size | None = None,
+    projection: str | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """The axes to draw in: the given ones, or a new grid of panels.
 
@@ -237,6 +238,8 @@ def panels(
         Panels in a row; as many as look right when None.
     size
         Of a new figure: "column", "page" or "slide", a width, or width and height in inches.
+    projection
+        Matplotlib's name of the projection that panels must have; plain axes when None.
     """
     if ax is not None and size is not None:
         raise InputError("Axes have a size already; leave out `size` where `ax` is given.")
@@ -244,13 +247,15 @@ def panels(
         given = [ax] if isinstance(ax, Axes) else list(np.ravel(np.asarray(ax, dtype=object)))
         if len(given) != count:
             raise InputError(f"The picture has {count} panels but {len(given)} axes were given; give one for each.")
+        if projection is not None and any(panel.name != projection for panel in given):
+            raise InputError(f"The picture needs axes made with projection={projection!r}.")
         return given[0].get_figure(root=True), given  # type: ignore[return-value]
     wide, high = inches(size)
     columns = min(count, columns or best_columns(count, wide))
     rows = -(-count // columns)
     width = min(width, PAGE / columns) if wide is None else wide / columns
     figure = new_figure(width * columns, (ratio * width + extra) * rows if high is None else high)
-    return figure, [figure.add_subplot(rows, columns, k + 1) for k in range(count)]
+    return figure, [figure.add_subplot(rows, columns, k + 1, projection=projection) for k in range(count)]
 
 
 def best_columns(count: int, width: float | None = None) -> int:

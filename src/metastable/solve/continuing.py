@@ -32,6 +32,11 @@ _SETTINGS = ("method", "dt", "t", "rtol", "atol", "seed", "dtype", "engine", "tr
 
 def extend(run: Trajectory, t: float, save: Any = None) -> Trajectory:
     """The run carried on to the later time ``t``; what `Trajectory.extend` calls."""
+    longer = _extended(run, t, save)
+    return replace(longer, provenance={**run.provenance, **longer.provenance})  # also where its tokens came from
+
+
+def _extended(run: Trajectory, t: float, save: Any) -> Trajectory:
     plan, x = plan_of(run, "extend")
     horizon, last = real("t", t, above=0.0), float(run.t[-1])
     if horizon <= last:
@@ -63,7 +68,8 @@ def at(run: Trajectory, times: Any) -> Trajectory:
         denser = replace(plan, times=union)
         again = collected(denser, x, list(drive(denser, x, reported=False)))
         got = again[np.minimum(np.searchsorted(again.t, wanted), len(again) - 1)]
-        return replace(got, status=run.status, message=run.message, valid_until=run.valid_until)
+        made = {**run.provenance, **got.provenance}
+        return replace(got, status=run.status, message=run.message, valid_until=run.valid_until, provenance=made)
     tokens = np.stack([run.x[k] if ok else _inside(run, plan, s) for k, ok, s in zip(places, saved, wanted)])
     return replace(run, t=wanted, x=tokens, chart=None, kept_attention=None, ending=None)
 

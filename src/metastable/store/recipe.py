@@ -55,6 +55,11 @@ def settings_of(plan: Plan) -> dict[str, Any]:
     return {name: own[name] if name in own else getattr(plan, name) for name in SETTINGS}
 
 
+def drawn_from(recipe: Recipe) -> dict[str, Any]:
+    """The cloud that a run's first tokens were drawn from with its seed, for its provenance; empty for an array."""
+    return {name: recipe.table[name] for name in ("initial",) if name in recipe.table}
+
+
 def recipe_of(
     settings: Mapping[str, Any], times: np.ndarray, x: np.ndarray | None, until: Until, parts: Parts | None
 ) -> Recipe:

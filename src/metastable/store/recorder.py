@@ -23,7 +23,7 @@ from metastable.store.files import PART, disk_errors, reason, remove
 from metastable.store.folder import STATE, Purpose, check, claim, damaged, finish, read_provenance, release, tidy
 from metastable.store.layout import check_state, fixed_arrays, restored_segment, segment_arrays
 from metastable.store.reading import DATA, load, read_data
-from metastable.store.recipe import Recipe, check_recipe, fingerprint, recipe_of, settings_of, write_recipe
+from metastable.store.recipe import Recipe, check_recipe, drawn_from, fingerprint, recipe_of, settings_of, write_recipe
 from metastable.store.run_facts import ended_facts, read_facts, unfinished_facts
 from metastable.trajectory import Trajectory
 
@@ -40,7 +40,7 @@ class _Job:
     mark: str | None
 
     def purpose(self) -> Purpose:
-        made = provenance(replace(self.plan, engine=engine_of(self.plan)), 0.0)
+        made = provenance(replace(self.plan, engine=engine_of(self.plan)), 0.0) | drawn_from(self.recipe)
         facts = unfinished_facts(self.parts.custom, made)
         return Purpose("run", self.recipe.table, self.mark, facts)
 
@@ -165,6 +165,7 @@ def _resume(folder: Path, job: _Job, progress: Callable[[float], None] | None) -
             if progress is not None:
                 progress(segment.reached)
     trajectory: Trajectory = collect(plan, segments, stacklevel=3)
+    trajectory = replace(trajectory, provenance={**trajectory.provenance, **drawn_from(job.recipe)})
     with disk_errors(folder, resumable=True):
         arrays_on_disk.shorten(folder / DATA, len(trajectory))
     finish(folder, "run", ended_facts(trajectory, job.parts.custom))
