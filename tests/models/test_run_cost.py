@@ -26,7 +26,9 @@ def test_too_much_memory_is_refused_at_once(models, monkeypatch):
 
 def test_a_long_run_is_announced_with_numbers(models, monkeypatch):
     monkeypatch.setattr(run_cost, "_LONG", 0.0)
-    with pytest.warns(UserWarning, match=r"30 layers of .* take about .* for a text of 10 tokens, at most .* for 2 texts,"):
+    with pytest.warns(
+        UserWarning, match=r"30 layers of .* take about .* for a text of 10 tokens, at most .* for 2 texts,"
+    ):
         found = probe(models["albert"], [IDS, IDS], layers=30)
     assert found.texts == 2
     monkeypatch.setattr(run_cost, "_DAY", 1e-6)

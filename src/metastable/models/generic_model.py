@@ -10,7 +10,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models import lens_weights
-from metastable.models.attention_masks import mask_of
+from metastable.models.attention_masks import mask_of, trial_text, with_wide_window
 from metastable.models.families import Family
 from metastable.models.images import picture_size
 from metastable.models.model import Given, See, check_layers
@@ -19,11 +19,8 @@ from metastable.models.parts import Parts
 from metastable.models.precision import doubled
 from metastable.models.run_cost import check_maps
 
-_TRIAL = 8  # tokens of the text that a model of unknown structure is tried on
-_WIDE = 512  # windows up to here are found by the trial, wider ones are taken from the configuration
 _UNLIMITED = 1 << 20  # tokens, for a model that states no limit
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_source_positions", "seq_length", "max_sequence_length")
-_WINDOWS = ("sliding_window", "local_attention", "window_size", "attention_window")
 
 
 class _Shape(NamedTuple):
@@ -120,13 +117,8 @@ class GenericModel(ModuleModel):
 
     def mask(self, layer: int) -> str:
         """Which tokens a token of a layer sees: from a trial, and from a wide window that the configuration states."""
-        config, masks = self.stack.config, self._shape.masks
-        kinds: Any = getattr(config, "layer_types", None)
-        width: Any = getattr(config, "sliding_window", None)
-        seen = masks[layer] if masks else "full"
-        if seen == "causal" and kinds and kinds[layer] == "sliding_attention" and width:
-            return f"window({int(width) - 1}, causal)"  # the library counts the token itself
-        return seen
+        masks = self._shape.masks
+        return with_wide_window(self.stack.config, layer, masks[layer] if masks else "full")
 
     def doubled(self) -> AbstractContextManager[None]:
         """Inside, the model computes in float64."""
@@ -154,10 +146,7 @@ class GenericModel(ModuleModel):
         """Something to try the model on: tokens beyond its window, a grey picture, a moment of silence."""
         config = self.stack.config
         if self.reads == "tokens":
-            stated: Any = [getattr(config, name, None) for name in _WINDOWS]
-            widths = [width for width in stated if isinstance(width, int) and width <= _WIDE]
-            n = min(max([_TRIAL, *(2 * width + 2 for width in widths)]), self.longest)
-            return [(1 + i) % (self.vocabulary or 1) for i in range(n)]
+            return trial_text(config, self.longest, self.vocabulary)
         if self.images is not None:
             return np.zeros((int(getattr(config, "num_channels", 3)), *picture_size(config)), dtype=np.float32)
         bins = getattr(config, "num_mel_bins", None)

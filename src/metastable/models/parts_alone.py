@@ -17,7 +17,8 @@ The MLP is given to the bare system as the equation has it: attention and MLP re
 y + attention(y) + MLP(y), before it is put back on the sphere. In most models the MLP reads what attention has made.
 
 Positions that are embedded (BERT, GPT-2) are left out of the tokens at layer 0: of the network's, and of rung 0's,
-which has them otherwise. Norms of queries and keys and the final norm stay in all systems.
+which has them otherwise. Where there are both kinds (MPNet) both are taken and given together. Norms of queries and
+keys and the final norm stay in all systems.
 
 Removing gives the distance of what is left from the model (the whole network has 0); adding gives how much nearer the
 bare system comes, which may be negative. Only what both say, in both distances, is concluded.
@@ -52,6 +53,8 @@ COMPARED: dict[str, tuple[str, str, str]] = {
     "residual": ("network - residual", "bare - residual", "rung 0"),
 }
 _EMBEDDED = ("network - positions", "bare - positions", "rung 0")  # where positions are part of the embedded tokens
+_BOTH_KINDS = ("network - positions", "bare - positions", "bare + positions")  # and of the scores as well
+_SOME = [0, 0, 0]  # tokens to try whether places are embedded
 
 
 def all_systems(
@@ -102,10 +105,15 @@ def compared_systems(model: Model) -> dict[str, tuple[str, str, str]]:
         del found["heads"]
     if all(bias is None for bias in (block.q_bias, block.k_bias, block.v_bias, block.o_bias)):
         del found["biases"]
-    if model.require_parts().position(0, 2).kind == "embedded":
+    parts = model.require_parts()
+    placeless = parts.start(_SOME, positions=False)
+    if parts.position(0, 2).kind != "embedded":
+        if placeless is not None and not np.array_equal(placeless, np.asarray(parts.start(_SOME))):
+            found["positions"] = _BOTH_KINDS
+    elif placeless is None:
+        del found["positions"]
+    else:
         found["positions"] = _EMBEDDED
-        if model.require_parts().start([0, 0], positions=False) is None:
-            del found["positions"]
     return found
 
 

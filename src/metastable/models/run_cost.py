@@ -67,8 +67,8 @@ def check_cost(model: Model, given: Given, plan: Pass, texts: int, passes: int) 
 def _all(texts: int, passes: int, total: float) -> str:
     """What everything takes, as the rest of a sentence on one text.
 
-    >>> _all(1, 1, 50.0), _all(100, 3, 5400.0), _all(0, 1, 50.0)
-    (', 50 s with all statistics', ', at most 1.5 hours for 100 texts in 3 passes', ' (how many there are is not known)')
+    >>> _all(1, 1, 50.0), _all(100, 3, 5400.0)
+    (', 50 s with all statistics', ', at most 1.5 hours for 100 texts in 3 passes')
     """
     if not texts:
         return " (how many there are is not known)"

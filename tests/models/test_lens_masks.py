@@ -1,0 +1,60 @@
+"""Which tokens a layer of a TransformerLens model sees, whatever its configuration says."""
+
+import numpy as np
+import pytest
+
+from metastable.errors import InputError
+from metastable.models import from_arrays, load, probe
+from tests.models import tiny_models
+from tests.models.conftest import IDS
+from tests.models.test_lens import Standing
+
+
+class Windowed(Standing):
+    """A small model with windows in some layers; the configuration of TransformerLens calls every layer causal."""
+
+    def __init__(self, name):
+        super().__init__(tiny_models.build(name).eval())
+        self.module.set_attn_implementation("eager")
+        self.original_model = self.module
+
+
+@pytest.mark.parametrize(
+    ("name", "masks"),
+    [
+        ("gpt_neo", ["causal", "window(3, causal)", "window(3, causal)"]),
+        ("gemma2", ["window(3, causal)", "causal", "window(3, causal)"]),
+        ("mistral", ["window(3, causal)"] * 3),
+        ("bert", ["full"] * 3),
+    ],
+)
+def test_masks_are_those_of_the_model(name, masks):
+    lens = Windowed(name)
+    model = load(lens)
+    assert [model.mask(layer) for layer in range(3)] == masks == [load(lens.module).mask(layer) for layer in range(3)]
+    assert model.causal == (name != "bert")
+
+
+def test_heads_are_compared_over_what_they_can_see():
+    """Correlations, null and received attention of a model with windows are those of the plain model."""
+    lens = Windowed("gpt_neo")
+    found, expected = (probe(model, [IDS, IDS[::-1]], measure="heads").heads for model in (lens, lens.module))
+    for key in ("correlation", "null_correlation", "received"):
+        np.testing.assert_allclose(found[key], expected[key], atol=1e-6, err_msg=key)
+
+
+def test_a_wide_window_is_the_configuration_s():
+    lens = Windowed("gemma2")
+    lens.module.config.sliding_window = 600
+    assert [load(lens).mask(layer) for layer in range(3)][:2] == ["window(599, causal)", "causal"]
+
+
+def test_the_halves_of_an_encoder_decoder_are_refused():
+    lens = Windowed("bert")
+    lens.encoder_blocks = lens.decoder_blocks = []
+    with pytest.raises(InputError, match="give the transformers model itself, with part='encoder'"):
+        probe(lens, [IDS])
+    cache = {f"encoder_blocks.{l}.hook_resid_post": np.zeros((1, 4, 8)) for l in range(2)}
+    with pytest.raises(InputError, match="give the transformers model itself, with part='encoder'"):
+        probe(cache)
+    assert from_arrays(np.random.default_rng(0).normal(size=(2, 4, 8))).layers == 1
