@@ -49,11 +49,15 @@ def test_a_wide_window_is_the_configuration_s():
     assert [load(lens).mask(layer) for layer in range(3)][:2] == ["window(599, causal)", "causal"]
 
 
-def test_the_halves_of_an_encoder_decoder_are_refused():
+def test_halves_and_pictures_are_refused():
     lens = Windowed("bert")
     lens.encoder_blocks = lens.decoder_blocks = []
     with pytest.raises(InputError, match="give the transformers model itself, with part='encoder'"):
         probe(lens, [IDS])
+    picture = Windowed("bert")
+    picture.module.main_input_name = "pixel_values"
+    with pytest.raises(InputError, match="those that read text are measured"):
+        probe(picture, [IDS])
     cache = {f"encoder_blocks.{l}.hook_resid_post": np.zeros((1, 4, 8)) for l in range(2)}
     with pytest.raises(InputError, match="give the transformers model itself, with part='encoder'"):
         probe(cache)

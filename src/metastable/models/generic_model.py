@@ -130,6 +130,10 @@ class GenericModel(ModuleModel):
         if self.reads == "tokens":
             check_maps(self.name, self.heads, len(given), self.depth)
         found, maps = self.outputs(given)
+        if self.reads == "tokens" and (n := found[0].shape[1]) != len(self.seen(given)):  # Reformer fills up
+            raise InputError(
+                f"{self.name!r} makes {n} states of {len(self.seen(given))} tokens, so which token is which is not known."
+            )
         for layer, x in enumerate(found[: layers + 1]):
             if layer and maps:
                 attention(layer, shown(maps[layer - 1][0]))

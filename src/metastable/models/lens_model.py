@@ -230,6 +230,8 @@ def lens_model(lens: Any, tokenizer: Any = None) -> LensModel:
     """The face of a ``TransformerBridge`` or ``HookedTransformer``, with its own tokenizer unless another is given."""
     if hasattr(lens, _HALVES):
         raise InputError(_TWO)
+    if getattr(getattr(lens, "original_model", None), "main_input_name", "input_ids") != "input_ids":
+        raise InputError("Of TransformerLens's models those that read text are measured; give the transformers model.")
     own = getattr(lens, "tokenizer", None) if tokenizer is None else tokenizer
     name = str(getattr(lens.cfg, "model_name", None) or type(lens).__name__)
     return LensModel(lens, name, None if own is None else face(own))
