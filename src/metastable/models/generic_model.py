@@ -132,7 +132,8 @@ class GenericModel(ModuleModel):
         found, maps = self.outputs(given)
         if self.reads == "tokens" and (n := found[0].shape[1]) != len(self.seen(given)):  # Reformer fills up
             raise InputError(
-                f"{self.name!r} makes {n} states of {len(self.seen(given))} tokens, so which token is which is not known."
+                f"{self.name!r} makes {n} states of {len(self.seen(given))} tokens, so they are not told apart; "
+                "give texts of a length that it takes as it is."
             )
         for layer, x in enumerate(found[: layers + 1]):
             if layer and maps:
@@ -174,7 +175,7 @@ class GenericModel(ModuleModel):
             ) from error
         prefix = "decoder_" if self.crossed else ""
         states, maps = (out.get(prefix + name) for name in ("hidden_states", "attentions"))
-        return self._checked(states or (), [A for A in maps or () if A is not None])
+        return self._checked(states or (), [A for A in maps or () if hasattr(A, "ndim")])
 
     def _checked(self, states: Sequence[Any], maps: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         if not states:
