@@ -238,7 +238,7 @@ def test_names_and_seeds_are_checked(models):
 
 
 def test_controls_of_a_model_without_the_library(folders, models):
-    """Shuffled weights and random tokens are those of the library's model; fresh weights are other numbers of the same law."""
+    """Shuffled weights and random tokens are those of the library's model; fresh ones other numbers of the same law."""
     own = load(folders["albert"], dtype="float64", library="own")
     options = {"layers": 5, "measure": "similarity", "control": tuple(ABOUT), "seeds": 1}
     found, expected = (probe(model, TEXTS[:2], **options).controls.similarity for model in (own, models["albert"]))

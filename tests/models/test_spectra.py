@@ -171,7 +171,7 @@ def _modulus(V, O):
 @pytest.mark.network
 @pytest.mark.parametrize(
     ("name", "good", "changed", "least", "most", "moduli"),
-    [("title-t5", 7, 5, 0.99, 1.11, (0.05, 0.54)), ("smollm2", 53, 28, 0.33, 1.70, (0.05, 0.54))],
+    [("title-t5", 7, 5, 0.99, 1.11, (0.072, 0.194)), ("smollm2", 53, 28, 0.33, 1.70, (0.054, 0.541))],
 )
 def test_good_triples_moduli_and_beta_with_folded_gains(name, good, changed, least, most, moduli):
     """Recounted from the library's own weights, with the gains folded in and without; the beta of the stored Q and K,
@@ -187,7 +187,7 @@ def test_good_triples_moduli_and_beta_with_folded_gains(name, good, changed, lea
     leading = [[_modulus(v * g, o), _modulus(v, o)] for Q, K, V, O, g in layers for v, o in zip(V, O)]
     np.testing.assert_allclose(np.abs(found.data["ov"]).max(axis=-1).values.ravel(), np.array(leading)[:, 0], rtol=1e-6)
     times = [folded / plain for folded, plain in leading]
-    np.testing.assert_allclose([min(times), max(times)], moduli, atol=0.005)
+    np.testing.assert_allclose([min(times), max(times)], moduli, atol=0.0005)
     ratios = []
     for layer, betas in zip(found.data.layer.values, found.data["beta_model"].values):
         block = found.model.block(layer)
