@@ -180,6 +180,8 @@ def test_rotary_divisors_are_applied(tmp_path: Path) -> None:
         ({"rope.scaling.yarn_log_multiplier": 0.5}, {}, "yarn_log_multiplier"),
         ({"rope.scaling.yarn_ext_factor": 0.5}, {}, "yarn_ext_factor"),
         ({"rope.freq_base_swa": 5.0}, {}, "freq_base_swa"),
+        ({"rope.scaling.attn_factor": 1.5}, {}, "rope.scaling.attn_factor without YaRN"),
+        ({"rope.scaling.type": "none", "rope.scaling.yarn_attn_factor": 0.5}, {}, "yarn_attn_factor without YaRN"),
         ({"rope.scaling.type": "yarn", "rope.scaling.factor": 2.0}, {"rope_freqs.weight": [1.0, 2.0]}, "two kinds"),
         ({}, {"rope_freqs.weight": [1.0, 2.0, 3.0]}, "not 2 positive numbers"),
         ({}, {"rope_freqs.weight": [1.0, 0.0]}, "not 2 positive numbers"),

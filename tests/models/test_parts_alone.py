@@ -327,3 +327,25 @@ def test_tokens_that_overflow():
     assert np.isnan(over_texts(effects(lost)["gram_distance"])[0].sel(way="removed", part="norms"))
     assert verdicts(lost)["norms"] == {"removed": 1, "added": 1}
     assert "is norms: tokens overflow without it at layer 2, 0.40 nearer with it" in conclusion(lost)[0]
+
+
+def test_a_bare_system_that_overflows():
+    """It is told, and never said to have no effect: with the part it is led away, without it the part is needed."""
+    names = ("heads", "MLP", "norms", "softmax")
+    given = made_up(dict.fromkeys(names, 0.001), dict.fromkeys(names, 0.001))
+    for side, part in ((2, "MLP"), (1, "norms"), (1, "softmax"), (2, "softmax")):
+        for key in ("gram_distance", "wasserstein"):
+            given[key].values[side, names.index(part), :, 1:] = np.nan
+        given["diverges"].values[side, names.index(part), 1:] = 1
+    assert {part: sign["added"] for part, sign in verdicts(given).items()} == {
+        "heads": 0, "MLP": -1, "norms": 1, "softmax": 0
+    }  # fmt: skip
+    first, *rest = conclusion(given)
+    assert "adding helps most for norms" in first
+    said = dict(sentence.split(": ", 1) for sentence in rest)
+    assert said["No effect either way"].startswith("heads")
+    assert "MLP" not in said["No effect either way"]
+    assert "softmax" not in said["No effect either way"]
+    unclear = said["Nothing is concluded, for removing and adding do not both say so in both distances"]
+    assert "MLP, off by 0.00 without it, and the bare system's tokens overflow with it at layer 1" in unclear
+    assert "tokens overflow without it at layer 1 and overflow with it at layer 1" in unclear

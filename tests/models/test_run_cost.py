@@ -26,12 +26,52 @@ def test_too_much_memory_is_refused_at_once(models, monkeypatch):
 
 def test_a_long_run_is_announced_with_numbers(models, monkeypatch):
     monkeypatch.setattr(run_cost, "_LONG", 0.0)
-    with pytest.warns(UserWarning, match=r"30 layers of .* take about .* for a text of 10 tokens, all 2 texts about"):
+    with pytest.warns(
+        UserWarning, match=r"30 layers of .* take about .* for a text of 10 tokens, at most .* for 2 texts,"
+    ):
         found = probe(models["albert"], [IDS, IDS], layers=30)
     assert found.texts == 2
     monkeypatch.setattr(run_cost, "_DAY", 1e-6)
     with pytest.raises(InputError, match="give fewer layers"):
         probe(models["albert"], [IDS], layers=30)
+
+
+def test_the_estimate_counts_texts_passes_and_what_comes_after_them(models, monkeypatch):
+    """Every pass reads all texts and reduces what it saw; the first text runs through the network once more."""
+    from metastable.models.one_pass import Pass
+    from metastable.models.stream import Shown
+
+    monkeypatch.setattr(run_cost, "show", lambda *_: Shown(10, 1.0, 2.0))
+    monkeypatch.setattr(run_cost.time, "perf_counter", iter([0.0, 5.0] * 3).__next__)
+    plan = Pass(300, 64, ("similarity",), True, 10)
+    monkeypatch.setattr(Pass, "results", lambda *_: {})
+    hours = (3 * (100 * 300.0 + 500.0) + 100.0) / 3600.0  # 100 times the three trained layers
+    told = rf"about 5\.0 minutes for a text of 10 tokens, at most {hours:.1f} hours for 100 texts in 3 passes"
+    with pytest.warns(UserWarning, match=told):
+        run_cost.check_cost(models["albert"], IDS, plan, 100, 3)
+    with pytest.warns(UserWarning, match="how many there are is not known"):
+        run_cost.check_cost(models["albert"], IDS, plan, 0, 1)
+
+
+def test_the_command_says_it_before_it_starts(folders, tmp_path, monkeypatch, capsys):
+    """Texts come one by one, so the sentence has their limit; nothing has been read when it is written."""
+    from metastable.cli import main
+    from metastable.models.one_pass import Pass
+
+    told = []
+
+    def started(*_):
+        told.append(capsys.readouterr().err)
+        raise InputError("enough")
+
+    texts = tmp_path / "ids.txt"
+    texts.write_text("3 17 5\n\n4 4 9 30")
+    monkeypatch.setattr(run_cost, "_LONG", 0.0)
+    monkeypatch.setattr(Pass, "run", started)
+    words = ["model", str(folders["albert"]), "--layers", "30", "--limit", "7", "--texts", str(texts)]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "30 layers of" in told[0]
+    assert "for 7 texts" in told[0]
 
 
 def test_ordinary_depths_are_not_timed_first(models, monkeypatch):

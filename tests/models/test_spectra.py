@@ -162,12 +162,18 @@ def is_good(Q, K, V, O):
     return bool(top.imag == 0.0 and top.real > abs(next_one) and (Q @ phi) @ (K @ phi) > 0)
 
 
+def _modulus(V, O):
+    """The largest modulus of an eigenvalue of O V."""
+    return np.abs(np.linalg.eigvals(V @ O)).max()
+
+
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.parametrize(
-    ("name", "good", "changed", "least", "most"), [("title-t5", 7, 5, 0.99, 1.11), ("smollm2", 53, 28, 0.33, 1.70)]
+    ("name", "good", "changed", "least", "most", "moduli"),
+    [("title-t5", 7, 5, 0.99, 1.11, (0.072, 0.194)), ("smollm2", 53, 28, 0.33, 1.70, (0.054, 0.541))],
 )
-def test_good_triples_and_beta_with_folded_gains(name, good, changed, least, most):
+def test_good_triples_moduli_and_beta_with_folded_gains(name, good, changed, least, most, moduli):
     """Recounted from the library's own weights, with the gains folded in and without; the beta of the stored Q and K,
     for tokens as long as the norm with its gain makes them, is .33 to 1.70 times the folded one."""
     found = spectra(name, top=0)
@@ -178,6 +184,10 @@ def test_good_triples_and_beta_with_folded_gains(name, good, changed, least, mos
     assert found.good_heads == [divmod(i, heads) for i in np.flatnonzero(folded)]
     assert len(found.good_heads) == good
     assert sum(a != b for a, b in zip(folded, plain)) == changed
+    leading = [[_modulus(v * g, o), _modulus(v, o)] for Q, K, V, O, g in layers for v, o in zip(V, O)]
+    np.testing.assert_allclose(np.abs(found.data["ov"]).max(axis=-1).values.ravel(), np.array(leading)[:, 0], rtol=1e-6)
+    times = [folded / plain for folded, plain in leading]
+    np.testing.assert_allclose([min(times), max(times)], moduli, atol=0.0005)
     ratios = []
     for layer, betas in zip(found.data.layer.values, found.data["beta_model"].values):
         block = found.model.block(layer)

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from metastable.cli.flags import JSON, whole
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
-from metastable.progress import progress_bar
+from metastable.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from metastable.models.study import Study
@@ -78,7 +78,11 @@ def model(
     settings = Settings(name, layers, texts, limit, special, head, part, longest, controls, control_seeds, images)
     folder = out if out is not None else default_folder(name)
     left = f"Interrupted; what is finished is in {str(folder)!r}: run the same command again to go on from there"
-    with notes() as sentences, interruptible(lambda: left), progress_bar() as progress:
+
+    def tell(sentence: str) -> None:
+        progress(Progress("note", None, sentence, over=True))
+
+    with progress_bar() as progress, notes(tell) as sentences, interruptible(lambda: left):
         made, how = run(settings, folder, progress)
     facts, lines = _summary(made, how)
     answer(json, facts | {"notes": [*made.notes, *sentences]}, lines)

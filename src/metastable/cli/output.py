@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,21 @@ def answer(as_json: bool, facts: Mapping[str, Any], lines: Sequence[str]) -> Non
 
 
 @contextmanager
-def notes() -> Iterator[list[str]]:
-    """Collect the package's warnings as sentences instead of printing them; other packages' are dropped."""
+def notes(tell: Callable[[str], None] | None = None) -> Iterator[list[str]]:
+    """Collect the package's warnings as sentences instead of printing them; other packages' are dropped.
+
+    ``tell`` is called with each sentence at once: long work says what it will take before it starts.
+    """
     found: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
+
+    def see(message: Warning | str, category: type[Warning], filename: str, *_: Any) -> None:
+        sentence = " ".join(str(message).split())
+        if filename.startswith(_HOME) and sentence not in found:
+            found.append(sentence)
+            if tell is not None:
+                tell(sentence)
+
+    with warnings.catch_warnings():
         warnings.simplefilter("always")
-        try:
-            yield found
-        finally:
-            for warning in caught:
-                sentence = " ".join(str(warning.message).split())
-                if warning.filename.startswith(_HOME) and sentence not in found:
-                    found.append(sentence)
+        warnings.showwarning = see
+        yield found

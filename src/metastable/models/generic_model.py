@@ -10,7 +10,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models import lens_weights
-from metastable.models.attention_masks import mask_of
+from metastable.models.attention_masks import mask_of, trial_text, with_wide_window
 from metastable.models.families import Family
 from metastable.models.images import picture_size
 from metastable.models.model import Given, See, check_layers
@@ -19,11 +19,8 @@ from metastable.models.parts import Parts
 from metastable.models.precision import doubled
 from metastable.models.run_cost import check_maps
 
-_TRIAL = 8  # tokens of the text that a model of unknown structure is tried on
-_WIDE = 512  # windows up to here are found by the trial, wider ones are taken from the configuration
 _UNLIMITED = 1 << 20  # tokens, for a model that states no limit
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_source_positions", "seq_length", "max_sequence_length")
-_WINDOWS = ("sliding_window", "local_attention", "window_size", "attention_window")
 
 
 class _Shape(NamedTuple):
@@ -120,13 +117,8 @@ class GenericModel(ModuleModel):
 
     def mask(self, layer: int) -> str:
         """Which tokens a token of a layer sees: from a trial, and from a wide window that the configuration states."""
-        config, masks = self.stack.config, self._shape.masks
-        kinds: Any = getattr(config, "layer_types", None)
-        width: Any = getattr(config, "sliding_window", None)
-        seen = masks[layer] if masks else "full"
-        if seen == "causal" and kinds and kinds[layer] == "sliding_attention" and width:
-            return f"window({int(width) - 1}, causal)"  # the library counts the token itself
-        return seen
+        masks = self._shape.masks
+        return with_wide_window(self.stack.config, layer, masks[layer] if masks else "full")
 
     def doubled(self) -> AbstractContextManager[None]:
         """Inside, the model computes in float64."""
@@ -138,6 +130,11 @@ class GenericModel(ModuleModel):
         if self.reads == "tokens":
             check_maps(self.name, self.heads, len(given), self.depth)
         found, maps = self.outputs(given)
+        if self.reads == "tokens" and (n := found[0].shape[1]) != len(self.seen(given)):  # Reformer fills up
+            raise InputError(
+                f"{self.name!r} makes {n} states of {len(self.seen(given))} tokens, so they are not told apart; "
+                "give texts of a length that it takes as it is."
+            )
         for layer, x in enumerate(found[: layers + 1]):
             if layer and maps:
                 attention(layer, shown(maps[layer - 1][0]))
@@ -154,10 +151,7 @@ class GenericModel(ModuleModel):
         """Something to try the model on: tokens beyond its window, a grey picture, a moment of silence."""
         config = self.stack.config
         if self.reads == "tokens":
-            stated: Any = [getattr(config, name, None) for name in _WINDOWS]
-            widths = [width for width in stated if isinstance(width, int) and width <= _WIDE]
-            n = min(max([_TRIAL, *(2 * width + 2 for width in widths)]), self.longest)
-            return [(1 + i) % (self.vocabulary or 1) for i in range(n)]
+            return trial_text(config, self.longest, self.vocabulary)
         if self.images is not None:
             return np.zeros((int(getattr(config, "num_channels", 3)), *picture_size(config)), dtype=np.float32)
         bins = getattr(config, "num_mel_bins", None)
@@ -181,7 +175,7 @@ class GenericModel(ModuleModel):
             ) from error
         prefix = "decoder_" if self.crossed else ""
         states, maps = (out.get(prefix + name) for name in ("hidden_states", "attentions"))
-        return self._checked(states or (), [A for A in maps or () if A is not None])
+        return self._checked(states or (), [A for A in maps or () if hasattr(A, "ndim")])
 
     def _checked(self, states: Sequence[Any], maps: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         if not states:

@@ -62,10 +62,9 @@ _USUAL = {
     "attention.sliding_window": 0,
 }
 # what is read of the rotary settings; any other that is not zero is refused
-_ROPE = {"dimension_count", "freq_base", "scale_linear", "scaling.finetuned", "scaling.type", "scaling.factor"} | {
-    f"scaling.{key}"
-    for key in ("original_context_length", "attn_factor", "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow")
-}
+_ROPE = {"dimension_count", "freq_base", "scale_linear", "scaling.finetuned", "scaling.type", "scaling.factor"}
+_ROPE |= {f"scaling.{key}" for key in ("original_context_length", "yarn_beta_fast", "yarn_beta_slow")}
+_TIMES = ("scaling.attn_factor", "scaling.yarn_attn_factor")  # of turned queries and keys, beside YaRN's own factor
 
 
 @dataclass(frozen=True)
@@ -162,18 +161,21 @@ def _rotary(path: Path, header: Header, values: dict[str, Any], width: int) -> d
     given = {key.removeprefix("rope."): value for key, value in values.items() if key.startswith("rope.")}
     if given.get("scaling.yarn_ext_factor", 1.0) in (1.0, -1.0):  # all of the ramp, which is what YaRN means
         given.pop("scaling.yarn_ext_factor", None)
+    kind = given.get("scaling.type", "linear")
+    times = {key: value for key in _TIMES if (value := given.pop(key, 1.0)) != 1.0}
+    if times and kind != "yarn":
+        raise InputError(f"{path.name} sets rope.{next(iter(times))} without YaRN, which is not supported.")
     unknown = sorted(key for key, value in given.items() if key not in _ROPE and value not in (0, None))
     if unknown or given.get("dimension_count", width) != width:
         key = unknown[0] if unknown else "dimension_count"
         raise InputError(f"{path.name} sets rope.{key} = {given[key]!r}, which is not supported.")
     turns = {"rope_theta": float(given.get("freq_base", 10000.0)), "rope_type": "default"}
     factor = float(given.get("scaling.factor") or given.get("scale_linear") or 1.0)
-    kind = given.get("scaling.type", "linear")
     if kind not in ("none", "linear", "yarn"):
         raise InputError(f"{path.name} has rotary scaling of type {kind!r}, which is not supported.")
     divisors = _divisors(path, header, width)
     if kind == "yarn" and divisors is None:
-        return turns | _yarn(given, factor, int(values["context_length"]))
+        return turns | _yarn(given, factor, math.prod(times.values()), int(values["context_length"]))
     if divisors is not None and kind != "yarn":  # the library's "longrope" with one table for all texts
         table = [factor * d for d in divisors] if kind == "linear" else divisors
         own = {"short_factor": table, "long_factor": table, "factor": 1.0, "attention_factor": 1.0}
@@ -183,16 +185,15 @@ def _rotary(path: Path, header: Header, values: dict[str, Any], width: int) -> d
     return turns | ({"rope_type": "linear", "factor": factor} if kind == "linear" and factor != 1.0 else {})
 
 
-def _yarn(given: dict[str, Any], factor: float, longest: int) -> dict[str, Any]:
+def _yarn(given: dict[str, Any], factor: float, times: float, longest: int) -> dict[str, Any]:
     lengthened = 1.0 + 0.1 * math.log(factor) if factor > 1.0 else 1.0
-    more = given.get("scaling.attn_factor", 1.0) * given.get("scaling.yarn_attn_factor", 1.0)
     return {
         "rope_type": "yarn",
         "factor": factor,
         "original_max_position_embeddings": int(given.get("scaling.original_context_length") or longest),
         "beta_fast": float(given.get("scaling.yarn_beta_fast", 32.0)),
         "beta_slow": float(given.get("scaling.yarn_beta_slow", 1.0)),
-        "attention_factor": lengthened * more,
+        "attention_factor": lengthened * times,
     }
 
 

@@ -15,13 +15,15 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models.array_model import as_array
+from metastable.models.attention_masks import mask_of, trial_text, with_wide_window
 from metastable.models.library import faced
 from metastable.models.model import Given, Model, See, check_layers
 from metastable.models.module_tensors import ModuleTensors
 from metastable.models.parts import Parts, digest
+from metastable.models.precision import rounding
 from metastable.models.tokens import Tokenizer, face
 
-_TRIAL = 8  # tokens on which a bridge and the model inside it are compared
+_HALVES = "encoder_blocks"  # where the layers of an encoder-decoder are, beside "decoder_blocks"
 _FIRST, _AFTER, _MAP = "blocks.0.hook_resid_pre", "blocks.{}.hook_resid_post", "blocks.{}.attn.hook_pattern"
 
 
@@ -32,16 +34,21 @@ def is_lens_model(given: Any) -> bool:
 
 def is_cache(given: Any) -> bool:
     """Whether an object holds activations under the names of TransformerLens."""
-    return (isinstance(given, Mapping) and _AFTER.format(0) in given) or _is_cache_object(given)
+    held = _held(given)
+    return _AFTER.format(0) in held or any(str(name).startswith(f"{_HALVES}.") for name in held)
 
 
-def _is_cache_object(given: Any) -> bool:
-    return hasattr(given, "cache_dict") and _AFTER.format(0) in given.cache_dict
+def _held(given: Any) -> Mapping[str, Any]:
+    """The activations of a cache by name; of anything else none."""
+    found = getattr(given, "cache_dict", given)
+    return found if isinstance(found, Mapping) else {}
 
 
 def cached_states(cache: Any) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
     """States (layers + 1, n, d) and maps (layers, h, n, n) of every text of a cache; None without maps."""
-    held = cache.cache_dict if _is_cache_object(cache) else cache
+    held = _held(cache)
+    if _AFTER.format(0) not in held:
+        raise InputError(_TWO)
     depth = next(l for l in range(1, len(held) + 1) if _AFTER.format(l) not in held)
     if _FIRST not in held:
         raise InputError(f"The cache holds no {_FIRST!r}; run the model with all of the residual stream in the cache.")
@@ -51,6 +58,12 @@ def cached_states(cache: Any) -> tuple[list[np.ndarray], list[np.ndarray] | None
         return list(texts), None
     maps = np.stack([as_array(held[_MAP.format(l)]) for l in range(depth)])
     return list(texts), list(np.moveaxis(maps, 1, 0) if maps.ndim == 5 else maps[None])
+
+
+_TWO = (
+    "TransformerLens shows the two halves of an encoder-decoder under names of their own, which are not read; give the "
+    "transformers model itself, with part='encoder' or part='decoder'."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,8 +87,8 @@ class LensModel(Model):
 
     @property
     def heads(self) -> int:
-        """The number of attention heads in a layer."""
-        return int(self.lens.cfg.n_heads)
+        """The number of attention heads in a layer; 0 when it does not show a map of every layer."""
+        return int(self.lens.cfg.n_heads) if len(self._masks) == self.depth else 0
 
     @property
     def dimension(self) -> int:
@@ -116,7 +129,8 @@ class LensModel(Model):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of its numbers should know."""
-        return ("The last state is the one before the model's final norm, where it has one.",)
+        last = "The last state is the one before the model's final norm, where it has one."
+        return (last, *rounding(self.dtype))
 
     @property
     def why_no_parts(self) -> str:
@@ -136,7 +150,7 @@ class LensModel(Model):
         if inner is None:
             return f"{self.name!r} holds no transformers model, whose weights spectra and the ladder are read from."
         model = faced(self.name, unwrapped(inner).base_model, self.tokenizer, "encoder")
-        ids = [(1 + i) % (self.vocabulary or 1) for i in range(min(_TRIAL, self.longest))]
+        ids = self._trial
         mine, theirs = _states(self, ids), _states(model, ids)
         if not all(np.allclose(x, y, rtol=1e-3, atol=1e-4 * np.abs(y).max()) for x, y in zip(mine[:-1], theirs[:-1])):
             return (
@@ -149,9 +163,26 @@ class LensModel(Model):
         """Layers are not applied again."""
         return False
 
+    @property
+    def _config(self) -> Any:
+        """The configuration of the model inside a bridge, which has its windows, or that of TransformerLens."""
+        return getattr(getattr(self.lens, "original_model", None), "config", self.lens.cfg)
+
+    @property
+    def _trial(self) -> list[int]:
+        return trial_text(self._config, self.longest, self.vocabulary)
+
+    @cached_property
+    def _masks(self) -> list[str]:
+        """The mask of every layer that shows its map, from a trial."""
+        found: list[str] = []
+        ids = self._trial
+        self.watch(ids, self.depth, lambda layer, x: None, lambda layer, A: found.append(mask_of((A > 0).any(0))))
+        return found
+
     def mask(self, layer: int) -> str:
-        """Which tokens a token sees."""
-        return "full" if getattr(self.lens.cfg, "attention_dir", "causal") == "bidirectional" else "causal"
+        """Which tokens a token of a layer sees."""
+        return with_wide_window(self._config, layer, self._masks[layer] if self.heads else "full")
 
     def watch(self, given: Given, layers: int, states: See, attention: See) -> None:
         """Run one text and show every state and map: see ``Model``."""
@@ -197,6 +228,10 @@ def unwrapped(inner: Any) -> Any:
 
 def lens_model(lens: Any, tokenizer: Any = None) -> LensModel:
     """The face of a ``TransformerBridge`` or ``HookedTransformer``, with its own tokenizer unless another is given."""
+    if hasattr(lens, _HALVES):
+        raise InputError(_TWO)
+    if getattr(getattr(lens, "original_model", None), "main_input_name", "input_ids") != "input_ids":
+        raise InputError("Of TransformerLens's models those that read text are measured; give the transformers model.")
     own = getattr(lens, "tokenizer", None) if tokenizer is None else tokenizer
     name = str(getattr(lens.cfg, "model_name", None) or type(lens).__name__)
     return LensModel(lens, name, None if own is None else face(own))

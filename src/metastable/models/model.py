@@ -1,6 +1,5 @@
 """What the rest of the package sees of a pretrained model: run one text, observe every layer, read every weight."""
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -161,11 +160,8 @@ class Model(ABC):
         raise InputError(f"the weights of {self.name!r} are not at hand.")
 
     def untrained(self, seed: int) -> "Model":
-        """The same architecture with fresh weights: a ``transformers`` model as that library initialises it, any other
-        with normal matrices of the standard deviation that its configuration states, gains 1 and biases 0.
-        """
-        deviation = float(getattr(self.parts.config, "initializer_range", 0.02)) if self.parts else 0.02
-        return self.altered(lambda name, values: fresh(name, values, deviation, seed))
+        """The same architecture with fresh weights, as the library ``transformers`` initialises it."""
+        raise InputError(f"the weights of {self.name!r} are not at hand.")
 
     def require_parts(self) -> Parts:
         """The parts, or the sentence that says why there are none."""
@@ -176,20 +172,6 @@ class Model(ABC):
     def block(self, layer: int) -> BlockWeights:
         """Layer ``layer`` as plain arrays."""
         return self.require_parts().block(layer)
-
-
-def fresh(name: str, values: np.ndarray, deviation: float, seed: int) -> np.ndarray:
-    """A tensor as before training: a matrix normal, a gain 1, a bias 0; tables that are not weights stay.
-
-    >>> fresh("norm.weight", np.array([3.0, 4.0]), 0.02, 0).tolist()
-    [1.0, 1.0]
-    """
-    if not name.endswith(("weight", "bias")) or values.dtype.kind != "f":
-        return values
-    if values.ndim < 2:
-        return np.full_like(values, 0.0 if name.endswith("bias") else 1.0)
-    drawn = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    return (deviation * drawn.standard_normal(values.shape)).astype(values.dtype)
 
 
 def check_ids(model: Model, ids: Sequence[int]) -> None:

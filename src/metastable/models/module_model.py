@@ -16,7 +16,7 @@ from metastable.models.images import Images, names, patches
 from metastable.models.model import Change, Given, Model, Reading
 from metastable.models.module_tensors import ModuleTensors
 from metastable.models.parts import digest
-from metastable.models.precision import computes_in
+from metastable.models.precision import computes_in, rounding
 from metastable.models.tokens import Tokenizer
 
 
@@ -70,7 +70,7 @@ class ModuleModel(Model):
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of its numbers should know."""
-        return (self.images.note,) if self.images and self.images.note else ()
+        return ((self.images.note,) if self.images and self.images.note else ()) + rounding(self.dtype)
 
     def read(self, item: Any, longest: int) -> Reading | None:
         """A text, a picture or an array of features, as the model takes it."""

@@ -1,6 +1,6 @@
 """One pass over texts: which statistics a model allows, and all of them reduced as the layers run."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from metastable.errors import InputError, unknown
 from metastable.models.attention_sinks import Sinks
 from metastable.models.heads import Heads
 from metastable.models.layer_similarity import Similarity
-from metastable.models.model import Model
+from metastable.models.model import Given, Model
 from metastable.models.stream import Progress, Tally, stream
 
 if TYPE_CHECKING:
@@ -64,10 +64,16 @@ class Pass:
         """Read the texts, or go on reading them; what was read, and the datasets by name."""
         reducers = self.reducers(model, self.layers)
         tally = stream(model, texts, list(reducers.values()), self.layers, self.longest, resume, progress)
+        return tally, self.results(model, tally.first, reducers)
+
+    def results(
+        self, model: Model, first: Given, reducers: Mapping[str, Similarity | Heads | Sinks]
+    ) -> "dict[str, xarray.Dataset]":
+        """The datasets of reducers that have seen all texts, the first of which is named."""
         found = {}
         for key, reducer in reducers.items():
             if isinstance(reducer, Heads):
-                found[key] = reducer.result(model.words(tally.first, reducer.received.shape[-1]))
+                found[key] = reducer.result(model.words(first, reducer.received.shape[-1]))
             else:
                 found[key] = reducer.result()
-        return tally, found
+        return found

@@ -20,6 +20,7 @@ from metastable.equation.masks import Mask
 from metastable.equation.weights import Weights
 from metastable.errors import InputError
 from metastable.models.file_tensors import held
+from metastable.models.fresh_weights import fresh
 from metastable.models.layer_parts import network, norm_part
 from metastable.models.model import Change, Model, See, check_layers
 from metastable.models.parts import Parts, digest
@@ -121,6 +122,10 @@ class OwnModel(Model):
         return OwnModel(
             self.name, self.tokenizer, replace(self.network, tensors=held(self.name, changed)), self.precision
         )
+
+    def untrained(self, seed: int) -> "OwnModel":
+        """The same architecture with fresh weights."""
+        return self.altered(lambda name, values: fresh(name, values, self.network.config, seed))
 
     def watch(self, ids: Sequence[int], layers: int, states: See, attention: See) -> None:
         """Run one text through ``layers`` layers and show every state and map as it is made: see ``Model``."""

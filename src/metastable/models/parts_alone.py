@@ -17,7 +17,8 @@ The MLP is given to the bare system as the equation has it: attention and MLP re
 y + attention(y) + MLP(y), before it is put back on the sphere. In most models the MLP reads what attention has made.
 
 Positions that are embedded (BERT, GPT-2) are left out of the tokens at layer 0: of the network's, and of rung 0's,
-which has them otherwise. Norms of queries and keys and the final norm stay in all systems.
+which has them otherwise. Where there are both kinds (MPNet) both are taken and given together. Norms of queries and
+keys and the final norm stay in all systems.
 
 Removing gives the distance of what is left from the model (the whole network has 0); adding gives how much nearer the
 bare system comes, which may be negative. Only what both say, in both distances, is concluded.
@@ -52,6 +53,8 @@ COMPARED: dict[str, tuple[str, str, str]] = {
     "residual": ("network - residual", "bare - residual", "rung 0"),
 }
 _EMBEDDED = ("network - positions", "bare - positions", "rung 0")  # where positions are part of the embedded tokens
+_BOTH_KINDS = ("network - positions", "bare - positions", "bare + positions")  # and of the scores as well
+_SOME = [0, 0, 0]  # tokens to try whether places are embedded
 
 
 def all_systems(
@@ -102,10 +105,15 @@ def compared_systems(model: Model) -> dict[str, tuple[str, str, str]]:
         del found["heads"]
     if all(bias is None for bias in (block.q_bias, block.k_bias, block.v_bias, block.o_bias)):
         del found["biases"]
-    if model.require_parts().position(0, 2).kind == "embedded":
+    parts = model.require_parts()
+    placeless = parts.start(_SOME, positions=False)
+    if parts.position(0, 2).kind != "embedded":
+        if placeless is not None and not np.array_equal(placeless, np.asarray(parts.start(_SOME))):
+            found["positions"] = _BOTH_KINDS
+    elif placeless is None:
+        del found["positions"]
+    else:
         found["positions"] = _EMBEDDED
-        if model.require_parts().start([0, 0], positions=False) is None:
-            del found["positions"]
     return found
 
 
@@ -163,16 +171,16 @@ SMALL = 0.02  # effects below this, in either distance, count as none
 def verdicts(parts: "xarray.Dataset") -> dict[str, dict[str, int]]:
     """For each part and way: 1 where both distances say that it brings tokens nearer to the model, -1 away, else 0.
 
-    An effect counts when it exceeds SMALL and two standard errors over the texts. A network whose tokens overflow
-    without the part needs it.
+    An effect counts when it exceeds SMALL and two standard errors over the texts. A system whose tokens overflow
+    without the part needs it, and one whose tokens overflow with it is led away; where both do, it is 0.
     """
     found, lost = effects(parts), _lost(parts)
     return {
         str(part): {
-            way: 1 if part in lost.get(way, ()) else _both([found[d].sel(way=way, part=part).values for d in DISTANCES])
+            way: lost[way].get(part, _both([found[d].sel(way=way, part=part).values for d in DISTANCES]))
             for way in WAYS
         }
-        for part in parts.part.values
+        for part in map(str, parts.part.values)
     }
 
 
@@ -181,10 +189,14 @@ def _both(values: Sequence[np.ndarray]) -> int:
     return signs.pop() if len(signs) == 1 else 0
 
 
-def _lost(parts: "xarray.Dataset") -> dict[str, list[str]]:
-    """The parts without which the network's tokens overflow in some text."""
-    some = (parts["diverges"].sel(side=SIDES[0]) >= 0).any("text")
-    return {WAYS[0]: [str(part) for part in parts.part.values[some.values]]}
+def _lost(parts: "xarray.Dataset") -> dict[str, dict[str, int]]:
+    """For each way the parts with which tokens overflow in some text (-1), without which (1), or both (0)."""
+    without, bare, more = ((parts["diverges"].sel(side=side) >= 0).any("text").values for side in SIDES)
+    names = [str(part) for part in parts.part.values]
+    return {
+        WAYS[0]: {name: 1 for name, a in zip(names, without) if a},
+        WAYS[1]: {name: int(a) - int(b) for name, a, b in zip(names, bare, more) if a or b},
+    }
 
 
 def conclusion(parts: "xarray.Dataset") -> list[str]:
@@ -198,14 +210,15 @@ def conclusion(parts: "xarray.Dataset") -> list[str]:
     }
     kinds = dict(zip([(1, 1), (1, -1), None, (0, 0)], groups))
     for part, sign in signs.items():
-        groups[kinds.get((sign[WAYS[0]], sign[WAYS[1]]), kinds[None])].append(f"{part}, {_numbers(found, parts, part)}")
+        both = None if _lost(parts)[WAYS[1]].get(part) == 0 else (sign[WAYS[0]], sign[WAYS[1]])
+        groups[kinds.get(both, kinds[None])].append(f"{part}, {_numbers(found, parts, part)}")
     said = [f"{_first(found, parts)} (Gram distances; effects below {SMALL:g} count as none, {RULE})."]
     return said + [f"{what}: {'; '.join(which)}." for what, which in groups.items() if which]
 
 
 def _first(found: "xarray.Dataset", parts: "xarray.Dataset") -> str:
     """The part that matters most by both ways and both distances, or that there is none."""
-    most = {way: {_largest(found[d].sel(way=way), _lost(parts).get(way, [])) for d in DISTANCES} for way in WAYS}
+    most = {way: {_largest(found[d].sel(way=way), _lost(parts)[way]) for d in DISTANCES} for way in WAYS}
     agreed = most[WAYS[0]] | most[WAYS[1]]
     top = next(iter(agreed))
     if len(agreed) == 1 and top:
@@ -217,11 +230,14 @@ def _first(found: "xarray.Dataset", parts: "xarray.Dataset") -> str:
     return f"No single part matters most both ways and in both distances: {said[0]}, {said[1]}"
 
 
-def _largest(values: "xarray.DataArray", lost: Sequence[str]) -> str:
+def _largest(values: "xarray.DataArray", lost: Mapping[str, int]) -> str:
     """The part whose effect is larger than every other's, told apart text by text; "" where there is none such."""
-    names = [str(part) for part in values.part.values]
-    if lost:  # tokens that overflow are farther from the model than any others
-        return lost[0] if len(lost) == 1 else ""
+    needed = [part for part, sign in lost.items() if sign > 0]
+    if needed:  # tokens that overflow are farther from the model than any others
+        return needed[0] if len(needed) == 1 else ""
+    names = [part for part in map(str, values.part.values) if part not in lost]
+    if not names:
+        return ""
     top = max(names, key=lambda part: float(values.sel(part=part).mean()))
     gaps = [values.sel(part=top).values - values.sel(part=part).values for part in names if part != top]
     return top if all(told_apart(gap) == 1 for gap in gaps) else ""
@@ -230,9 +246,16 @@ def _largest(values: "xarray.DataArray", lost: Sequence[str]) -> str:
 def _numbers(found: "xarray.Dataset", parts: "xarray.Dataset", part: str) -> str:
     """Both effects of a part in one phrase."""
     mean = over_texts(found[DISTANCES[0]].sel(part=part))[0]
-    removed = f"off by {float(mean.sel(way='removed')):.2f} without it"
-    if part in _lost(parts)[WAYS[0]]:
-        layers = parts["diverges"].sel(side=SIDES[0], part=part).values
-        removed = f"tokens overflow without it at layer {int(layers[layers >= 0].min())}"
+    removed, bare, more = (_overflow(parts, side, part) for side in SIDES)
+    removed = f"tokens {removed}" if removed else f"off by {float(mean.sel(way='removed')):.2f} without it"
+    if bare or more:
+        return f"{removed}, and the bare system's tokens {' and '.join(said for said in (bare, more) if said)}"
     gain = float(mean.sel(way="added"))
     return f"{removed}, {abs(gain):.2f} {'nearer' if gain >= 0 else 'farther'} with it"
+
+
+def _overflow(parts: "xarray.Dataset", side: str, part: str) -> str:
+    """Where a system's tokens overflow first, as the rest of a sentence; empty where they do not."""
+    layers = parts["diverges"].sel(side=side, part=part).values
+    with_it = "with it" if side == SIDES[2] else "without it"
+    return f"overflow {with_it} at layer {int(layers[layers >= 0].min())}" if (layers >= 0).any() else ""

@@ -13,6 +13,16 @@ def computes_in(whole: Any, stored: str) -> str:
     return "float64" if whole in _DOUBLED else stored
 
 
+def rounding(dtype: str) -> tuple[str, ...]:
+    """What the reader of numbers computed in half precision should know.
+
+    >>> rounding("float32"), rounding("bfloat16")
+    ((), ('The model was given in bfloat16 and computes in it: its weights and states are rounded.',))
+    """
+    narrow = dtype not in ("float32", "float64")
+    return (f"The model was given in {dtype} and computes in it: its weights and states are rounded.",) * narrow
+
+
 @contextmanager
 def doubled(whole: Any, layers: Sequence[Any]) -> Iterator[None]:
     """Inside, the module computes in float64; each of its layers is widened when it is entered and put back after.

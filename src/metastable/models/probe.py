@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,8 @@ def probe(
     name : str, Path, torch module, arrays or Model
         What ``metastable.models.load`` takes, or what it returned.
     texts : str or iterable of str, of token ids, of pictures or of arrays
-        One text, or many; they are read one by one and may be a generator. A vision model reads pictures (files, Pillow
+        One text, or many; they are read one by one and may be a generator (a deep run is announced with what all take
+        where they have a length, or a ``__length_hint__``). A vision model reads pictures (files, Pillow
         pictures, arrays), a model of sound arrays of its input features; given states, and a cache of
         TransformerLens, have their texts.
     layers : int, optional
@@ -159,16 +161,10 @@ def probe(
     passes = 1 + len(names) * len(numbers)
     given: Iterable[Any] = [texts] if isinstance(texts, str) else list(texts) if names else texts
     if depth > model.depth:
+        count = length_hint(given)
         given, first_text = _peeked(given)
         reading = model.read(first_text, limit)
-        count = passes * len(given) if isinstance(given, Sequence) else None
-        check_cost(
-            model,
-            reading.given if reading else [0],
-            depth,
-            count,
-            lambda layers: list(plan.reducers(model, layers).values()),
-        )
+        check_cost(model, reading.given if reading else [0], plan, count, passes)
     path = None if resume is None else Path(resume)
 
     def told(passed: int) -> Progress | None:

@@ -81,14 +81,28 @@ def source(settings: Settings, model: Model) -> tuple[Iterable[Any], list[str]]:
         remedy = "give a folder of pictures with --images" if _reads_pictures(model) else _FEATURES
         raise InputError(f"{model.name!r} reads no text; {remedy}.")
     if model.tokenizer is not None:
-        return texts(corpus(settings, model), settings.limit), []
+        return _AtMost(texts(corpus(settings, model), settings.limit), settings.limit), []
     if settings.texts is not None:
-        return _numbers(texts(settings.texts, settings.limit), model.name), []
+        return _AtMost(_numbers(texts(settings.texts, settings.limit), model.name), settings.limit), []
     size = model.vocabulary or 1
     n = min(_DRAWN_TOKENS, model.longest, settings.longest)
     drawn = np.random.default_rng(0).integers(0, size, (min(_DRAWN, settings.limit), n))
     note = f"{model.name} came without a tokenizer, so it was run on {len(drawn)} texts of random tokens (seed 0)."
     return [row.tolist() for row in drawn], [note]
+
+
+@dataclass(frozen=True)
+class _AtMost:
+    """Texts that are read one by one, with how many there are at most for what is told beforehand."""
+
+    texts: Iterator[Any]
+    limit: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.texts
+
+    def __length_hint__(self) -> int:
+        return self.limit
 
 
 _FEATURES = "give arrays of its input features to metastable.models.probe, from Python"

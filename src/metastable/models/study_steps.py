@@ -65,6 +65,7 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
     for name in MEASURED:
         _written(folder, name, getattr(found, name))
         _written(folder, f"controls_{name}", getattr(found.controls, name, None))
+    report(Progress("cloud", None, "the first text once more"))
     write_dataset(folder, "cloud", token_cloud(model, found.first, found.layers))
     _written(folder, "ranks", _ranks(model, few(found.sample), min(found.layers, LADDER_LAYERS)))
     facts = {

@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 from metastable.errors import InputError
-from metastable.models import zoo
+from metastable.models import torch_file, zoo
 from metastable.models.gguf_file import read_header
+from metastable.models.own_files import weight_files
 
 _PLAIN = {"F32", "F64"}
+_TORCH = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}
 _WHOLE = {"I8", "I16", "I32", "I64", "U8", "BOOL"}
 
 
@@ -21,7 +23,7 @@ def stored(name: str) -> str:
     """
     try:
         kinds = _kinds(name)
-    except (InputError, OSError, ValueError, KeyError, struct.error):
+    except (InputError, ImportError, OSError, ValueError, KeyError, struct.error):
         return ""
     rounded = [kind for kind, _ in kinds.most_common() if kind not in _PLAIN]
     if not rounded:
@@ -32,19 +34,26 @@ def stored(name: str) -> str:
 def _kinds(name: str) -> Counter[str]:
     """How many numbers there are of each kind."""
     if name in zoo.MODELS:
-        names = list(zoo.MODELS[name].files)
-        if any(file.endswith(".onnx") for file in names):
+        if any(file.endswith(".onnx") for file in zoo.MODELS[name].files):
             return Counter({"int8 (ONNX)": 1})
-        if not any(file.endswith((".gguf", ".safetensors")) for file in names):
-            return Counter()
         path = zoo.fetch(name)
     else:
         path = Path(name).expanduser()
-    found = [path] if path.is_file() else [*sorted(path.glob("*.safetensors")), *sorted(path.glob("*.gguf"))]
+        path = path if path.exists() else _in_the_hub_s_cache(name)
     total: Counter[str] = Counter()
-    for file in found:
-        total += _gguf(file) if file.suffix == ".gguf" else _safetensors(file)
+    for file in weight_files(name, path):
+        total += _READERS[file.suffix](file)
     return total
+
+
+def _in_the_hub_s_cache(name: str) -> Path:
+    """The folder of a model that was read from a hub."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, "config.json")
+    if not isinstance(found, str):
+        raise ValueError("not in the cache")
+    return Path(found).parent
 
 
 def _gguf(path: Path) -> Counter[str]:
@@ -68,6 +77,18 @@ def _safetensors(path: Path) -> Counter[str]:
         if key != "__metadata__" and entry["dtype"] not in _WHOLE:
             total[entry["dtype"]] += _size(tuple(entry["shape"]))
     return total
+
+
+def _torch(path: Path) -> Counter[str]:
+    """Kinds are told from the file's own description; no number is read."""
+    total: Counter[str] = Counter()
+    for array in torch_file.read(path).values():
+        if (kind := _TORCH.get(array.dtype.name)) is not None:
+            total[kind] += array.size
+    return total
+
+
+_READERS = {".gguf": _gguf, ".safetensors": _safetensors, ".bin": _torch}
 
 
 def _size(shape: tuple[int, ...]) -> int:
