@@ -1,6 +1,7 @@
 """The page, its sentences, pictures and film, from made-up records whose numbers are known."""
 
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,15 @@ def test_layers_and_heads_are_counted_from_0(whole: Any) -> None:
 
 def test_no_sink(tmp_path: Path) -> None:
     assert "is no sink" in said(made_study(tmp_path / "none", sink=0.2), "sinks")[0]
+    headline, text = said(made_study(tmp_path / "nearly", sink=0.296), "sinks")
+    assert headline.endswith("none of 12 heads pays it 30% of its attention.")
+    assert "pays it 29.6% of its attention" in text, "what is below the limit does not read like it"
+
+
+def test_ranks_of_controls(whole: Any) -> None:
+    assert (
+        "In the median head of the controls it is 5.0 with fresh weights and 5.0 with random" in said(whole, "heads")[1]
+    )
 
 
 def test_short_texts_have_no_sinks(tmp_path: Path) -> None:
@@ -202,6 +212,35 @@ def test_the_dots_of_beta_are_explained_where_they_are_drawn(whole: Any) -> None
         assert dotted == (layers == 1) == ("Dots: the published definition" in shown.caption)
 
 
+STATISTICS = ("similarity", "shares", "clusters", "mixed-clusters", "same-token", "groups", "ranks", "sinks")
+
+
+@pytest.mark.parametrize("name", [*STATISTICS, "sink-punctuation"])
+def test_controls_are_beside_every_statistic(whole: Any, name: str) -> None:
+    """One line for the model and one for each control, seeds as a band, also where they are centred."""
+    figure = picture(whole, name)
+    for panel in figure.axes:
+        labels = [line.get_label() for line in panel.lines]
+        assert {"trained", "fresh weights", "random tokens"} <= set(labels)
+        assert len(panel.collections) == 2  # bands
+    assert "seeds" in every_picture(whole)[name].caption
+
+
+@pytest.mark.parametrize("kind", ["raw", "centred"])
+def test_histograms_of_controls_are_beside_the_models(whole: Any, bare: Any, kind: str) -> None:
+    """Fig. 1 of the first paper: a panel for each, the band around a row from the least seed to the largest."""
+    panels = picture(whole, f"cosines-{kind}").axes
+    assert [panel.get_title() for panel in panels] == ["trained", "fresh weights", "random tokens"]
+    rows = [len(panel.get_yticks()) for panel in panels]
+    assert [len(panel.collections) for panel in panels] == [rows[0], 2 * rows[1], 2 * rows[2]]
+    edges = panels[1].collections[1].get_paths()[0].vertices[:, 1]
+    seeds = whole.controls.similarity["histogram"].sel(control="init", kind=kind, layer=0)
+    most = seeds.max("seed").values
+    np.testing.assert_allclose(edges.max() - (rows[1] - 1), 0.92)
+    np.testing.assert_allclose(np.unique(edges - (rows[1] - 1))[-2], 0.92 * np.sort(most)[-2] / most.max(), rtol=1e-6)
+    assert len(picture(bare, f"cosines-{kind}").axes) == 1
+
+
 def test_bands_reach_from_the_least_to_the_largest_seed(whole: Any) -> None:
     panel = picture(whole, "similarity").axes[0]
     assert [line.get_label() for line in panel.lines[:3]] == ["trained", "fresh weights", "random tokens"]
@@ -217,6 +256,18 @@ def test_a_picture_by_its_name(whole: Any, tmp_path: Path, capsys: pytest.Captur
     assert "did you mean 'sinks'" in capsys.readouterr().err
     assert main(["plot", str(whole.folder), "--kind", "sinks", "--head", "1"]) == 2
     assert "no option 'head'" in capsys.readouterr().err
+
+
+def test_labels_are_letters_of_the_font_or_numbers(whole: Any, tmp_path: Path) -> None:
+    """No warning of a missing glyph for Hebrew, Arabic, Chinese, emoji, joiners and dollars."""
+    words = ["שלום", "مرحبا", "中文", "👩\u200d👧", "🙂", "$x$"]
+    study = replace(whole, heads=whole.heads.assign_coords(word=("token", words)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = picture(study, "activation-0")
+        figure.savefig(tmp_path / "words.png", dpi=40)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["שלום", "مرحبا", "U+4E2DU+6587", "U+1F469U+20…", "U+1F642", r"\$x\$"]
 
 
 @pytest.mark.slow

@@ -78,12 +78,16 @@ def _figure(path: Path, name: str, caption: str, media: Media) -> str:
     )
 
 
-def film(path: Path, caption: str, media: Media, more: str = "") -> str:
-    """A film with controls, which does not play by itself; ``more`` is HTML that is added to its caption."""
+def film(path: Path, poster: Path, caption: str, media: Media, more: str = "") -> str:
+    """A film with controls, which does not play by itself and shows a picture until then.
+
+    ``more`` is HTML that is added to its caption.
+    """
     if not path.exists():
         return ""
+    before = f'poster="{media.address(poster, "image/svg+xml")}" ' if poster.exists() else ""
     return (
-        f'<figure class="film"><video controls muted playsinline loop preload="metadata" width="460" '
+        f'<figure class="film"><video controls muted playsinline loop preload="metadata" width="460" {before}'
         f'aria-label="{escaped(caption)}" src="{media.address(path, "video/mp4")}"></video>'
         f"<figcaption>{escaped(caption)}{f'<p>{more}</p>' if more else ''}</figcaption></figure>\n"
     )
