@@ -107,7 +107,7 @@ def test_any_picture_of_a_comparison_by_its_name(
         quick(patch)
         publish(sides([str(home / "a"), f"{home / 'a'}:init", str(home / "b")]), tmp_path / "out")
     place, out = str(tmp_path / "out"), tmp_path / "sinks.pdf"
-    assert [side.label for side in reread(tmp_path / "out")] == ["a", "a (fresh weights)", "second"]
+    assert [side.label for side in reread(tmp_path / "out")] == ["first", "first (fresh weights)", "second"]
     assert main(["plot", place, "--kind", "sinks", "--out", str(out)]) == 0
     assert out.read_bytes().startswith(b"%PDF")
     assert main(["plot", place, "--kind", "sinks"]) == 0

@@ -93,6 +93,9 @@ def test_a_page_does_not_jump_when_its_pictures_are_drawn(tmp_path: Path) -> Non
     assert 'width="136" height="341"' in figures(tmp_path, {"one": "One."}, Media())
     assert "scroll named" in table("", ["measure", "a"], [["tokens in the largest cluster", 0.1]])
     assert "scroll named" not in table("", ["layer", "a"], [[3, 0.1]])
+    assert 'class="scroll wordy"' in table(
+        "", ["", "a"], [["Tokens", "A sentence of more than forty letters in a cell."]]
+    )
 
 
 def test_layers_and_heads_are_counted_from_0(whole: Any) -> None:
@@ -224,6 +227,15 @@ def test_controls_are_beside_every_statistic(whole: Any, name: str) -> None:
         assert {"trained", "fresh weights", "random tokens"} <= set(labels)
         assert len(panel.collections) == 2  # bands
     assert "seeds" in every_picture(whole)[name].caption
+
+
+@pytest.mark.parametrize("name", ["similarity", "shares", "same-token"])
+def test_columns_and_axes_of_a_grid_have_names(whole: Any, name: str) -> None:
+    panels = picture(whole, name).axes
+    assert [panel.get_title() for panel in panels] == ["raw", "centred"] + [""] * (len(panels) - 2)
+    assert [panel.get_xlabel() for panel in panels[-2:]] == ["state (layers passed)"] * 2
+    assert all(panel.get_ylabel() for panel in panels[::2])
+    assert [text.get_text() for text in panels[0].texts] == ["trained"]
 
 
 @pytest.mark.parametrize("kind", ["raw", "centred"])

@@ -81,12 +81,12 @@ def similarity_curves(shown: Sequence[Source], rows: Sequence[Row] = SIMILARITY,
     """Similarities over depth, a row of panels for each: raw on the left, centred on the right."""
     figure = new_figure(COLUMN, 0.8 + 1.2 * len(rows))
     grid = figure.subplots(len(rows), 2, sharex=True, sharey="row", squeeze=False)
-    for panels, (words, name, where) in zip(grid, rows):
+    for k, (panels, (words, name, where)) in enumerate(zip(grid, rows)):
         for panel, kind in zip(panels, ("raw", "centred")):
             _draw(panel, shown, [s.similarity[name].sel({"kind": kind, **where}) for s in shown])
-            _across(panel, shown, by_state, panels is grid[0])
-            panel.set_xlabel(panel.get_xlabel() if panels is grid[-1] else "")
-            panel.set_title(kind if panels is grid[0] else "", pad=10)
+            _across(panel, shown, by_state, k == 0)
+            panel.set_xlabel(panel.get_xlabel() if k == len(rows) - 1 else "")
+            panel.set_title(kind if k == 0 else "", pad=10)
         panels[0].set_ylabel(words)
         panels[0].set_yscale("log" if log else "linear")
         panels[0].set_ylim((LEAST, 1.5) if log else _LIMITS.get(name, (-0.03, 1.03)))

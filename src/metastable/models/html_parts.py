@@ -16,6 +16,7 @@ _STYLE = """
 .scroll table { width: auto; }
 .scroll td:nth-child(n) { min-width: 0; }
 .scroll.named td:first-child { min-width: 8.5rem; }
+.scroll.wordy td:not(:first-child) { min-width: 10.5rem; }
 td, th { padding-right: 1.1rem; }
 ol.findings { max-width: 52rem; padding-left: 1.4rem; }
 ol.findings li { margin: .45rem 0; }
@@ -102,6 +103,7 @@ def _points(path: Path) -> tuple[float, float]:
 
 
 _WORDS = 16  # letters of a row's name that need more room than a narrow screen would leave it
+_SENTENCE = 40  # letters of a cell that is read as a sentence
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -111,6 +113,7 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -
     head = "".join(f'<th scope="col">{escaped(c)}</th>' for c in columns)
     body = "".join("<tr>" + "".join(f"<td>{escaped(number(v))}</td>" for v in row) + "</tr>" for row in rows)
     named = " named" if any(len(str(row[0])) > _WORDS for row in rows) else ""
+    named += " wordy" if any(len(str(cell)) > _SENTENCE for row in rows for cell in row) else ""
     return (
         f'<p class="soft">{escaped(caption)}</p><div class="scroll{named}" tabindex="0" role="region" '
         f'aria-label="{escaped(caption)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
