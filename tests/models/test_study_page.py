@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from metastable.cli import main
@@ -113,12 +112,6 @@ def test_no_sink(tmp_path: Path) -> None:
     assert "pays it 29.6% of its attention" in text, "what is below the limit does not read like it"
 
 
-def test_ranks_of_controls(whole: Any) -> None:
-    assert (
-        "In the median head of the controls it is 5.0 with fresh weights and 5.0 with random" in said(whole, "heads")[1]
-    )
-
-
 def test_short_texts_have_no_sinks(tmp_path: Path) -> None:
     """Seven causal tokens: even attention pays the first of them 37%, more than the 30% that make a sink."""
     study = made_study(tmp_path / "short")
@@ -213,51 +206,6 @@ def test_the_dots_of_beta_are_explained_where_they_are_drawn(whole: Any) -> None
         shown = every_picture(replace(whole, spectra=spectra))["beta"]
         dotted = any(line.get_label() == "published definition" for line in shown.draw().axes[0].lines)
         assert dotted == (layers == 1) == ("Dots: the published definition" in shown.caption)
-
-
-STATISTICS = ("similarity", "shares", "clusters", "mixed-clusters", "same-token", "groups", "ranks", "sinks")
-
-
-@pytest.mark.parametrize("name", [*STATISTICS, "sink-punctuation"])
-def test_controls_are_beside_every_statistic(whole: Any, name: str) -> None:
-    """One line for the model and one for each control, seeds as a band, also where they are centred."""
-    figure = picture(whole, name)
-    for panel in figure.axes:
-        labels = [line.get_label() for line in panel.lines]
-        assert {"trained", "fresh weights", "random tokens"} <= set(labels)
-        assert len(panel.collections) == 2  # bands
-    assert "seeds" in every_picture(whole)[name].caption
-
-
-@pytest.mark.parametrize("name", ["similarity", "shares", "same-token"])
-def test_columns_and_axes_of_a_grid_have_names(whole: Any, name: str) -> None:
-    panels = picture(whole, name).axes
-    assert [panel.get_title() for panel in panels] == ["raw", "centred"] + [""] * (len(panels) - 2)
-    assert [panel.get_xlabel() for panel in panels[-2:]] == ["state (layers passed)"] * 2
-    assert all(panel.get_ylabel() for panel in panels[::2])
-    assert [text.get_text() for text in panels[0].texts] == ["trained"]
-
-
-@pytest.mark.parametrize("kind", ["raw", "centred"])
-def test_histograms_of_controls_are_beside_the_models(whole: Any, bare: Any, kind: str) -> None:
-    """Fig. 1 of the first paper: a panel for each, the band around a row from the least seed to the largest."""
-    panels = picture(whole, f"cosines-{kind}").axes
-    assert [panel.get_title() for panel in panels] == ["trained", "fresh weights", "random tokens"]
-    rows = [len(panel.get_yticks()) for panel in panels]
-    assert [len(panel.collections) for panel in panels] == [rows[0], 2 * rows[1], 2 * rows[2]]
-    edges = panels[1].collections[1].get_paths()[0].vertices[:, 1]
-    seeds = whole.controls.similarity["histogram"].sel(control="init", kind=kind, layer=0)
-    most = seeds.max("seed").values
-    np.testing.assert_allclose(edges.max() - (rows[1] - 1), 0.92)
-    np.testing.assert_allclose(np.unique(edges - (rows[1] - 1))[-2], 0.92 * np.sort(most)[-2] / most.max(), rtol=1e-6)
-    assert len(picture(bare, f"cosines-{kind}").axes) == 1
-
-
-def test_bands_reach_from_the_least_to_the_largest_seed(whole: Any) -> None:
-    panel = picture(whole, "similarity").axes[0]
-    assert [line.get_label() for line in panel.lines[:3]] == ["trained", "fresh weights", "random tokens"]
-    np.testing.assert_allclose(panel.lines[1].get_ydata(), 0.99)
-    assert len(panel.collections) == 2
 
 
 def test_a_picture_by_its_name(whole: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,16 +143,20 @@ def _of_heads(
     what: str,
     reductions: Sequence[tuple[str, str]],
 ) -> Figure:
-    """A panel for each way to reduce the heads of a layer; dotted: what evenly spread attention gives each model."""
+    """A panel for each way to reduce the heads of a layer; dotted: what attention gives that is spread evenly."""
     figure = new_figure(COLUMN, 3.6)
     panels = figure.subplots(len(reductions), 1, sharex=True)
     for panel, (words, how) in zip(panels, reductions):
         _draw(panel, shown, [None if data is None else getattr(data, how)("head") for data in values])
+        drawn: list[np.ndarray] = []
         for k, (source, line) in enumerate(zip(shown, even)):
-            if line is not None and not source.control:
-                at = _places(source, line.layer.values - 1, shown)
-                label = "evenly spread attention" if k == 0 else ""
-                panel.plot(at, line.values, color=colour(k), lw=0.9, ls=":", label=label)
+            if line is None:
+                continue
+            level, at = band(line)[0], _places(source, line.layer.values - 1, shown)
+            if not any(len(level) == len(other) and np.allclose(level, other) for other in drawn):  # other texts
+                label = "" if drawn else "evenly spread attention"
+                panel.plot(at, level, color=colour(k), lw=0.9, ls=":", label=label)
+                drawn.append(level)
         panel.set(ylabel=f"{what},\n{words}", ylim=(0, None))
         _across(panel, shown, by_layer, panel is panels[0])
     panels[0].set_xlabel("")

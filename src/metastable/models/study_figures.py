@@ -151,7 +151,7 @@ def _sinks(study: Study) -> dict[str, Picture]:
         if float(study.sinks["uniform"].sel(kind=kind)) > 0:
             found[f"sink-{kind}"] = Picture(
                 lambda k=kind: sink_curves(sources(study), k),  # type: ignore[misc]
-                f"Attention on {words}; dotted: spread evenly.{_bands(study)}",
+                f"Attention on {words}; dotted: spread evenly over what is read.{_bands(study)}",
             )
     return found
 
