@@ -12,6 +12,7 @@ code = main(sys.argv[1:])
 assert not {"torch", "transformers"} & set(sys.modules)
 sys.exit(code)
 """
+SEED = 0  # of a model whose head 4 has three leading eigenvalues that make a real matrix, as Fig. 7 asks for
 IDS = "3 17 5 41 17 2 8 3 29 11\n\n4 4 9 30 2 2 17\n\n44 1 6 6 12 13 14 15"
 
 
@@ -32,10 +33,12 @@ def test_a_study_with_controls(folders: dict[str, Path], tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_papers_figures(tmp_path: Path) -> None:
     """Figs 1, 2 and 7 of the first paper and Fig. 10 of the second are measured, none is left out."""
+    import torch
     import transformers
 
-    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 8, "intermediate_size": 24}
+    sizes = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 8, "intermediate_size": 24}
     config = transformers.AlbertConfig(vocab_size=50, embedding_size=8, max_position_embeddings=64, **sizes)
+    torch.manual_seed(SEED)
     transformers.AlbertModel(config).save_pretrained(tmp_path / "albert")  # eight heads: Fig. 7 is of head 4
     names = ("model-similarities", "model-heads", "model-eigenvalues", "model-spectra")
     out = tmp_path / "gallery"
@@ -43,4 +46,4 @@ def test_the_papers_figures(tmp_path: Path) -> None:
     assert done.returncode in (0, 1), done.stderr  # a verdict may fail on random weights
     for name in names:
         assert list((out / name).rglob("*.svg")) + list((out / name).rglob("*.png")), name
-    assert "for want of a model" not in done.stdout
+    assert "skipped" not in done.stdout

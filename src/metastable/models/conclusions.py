@@ -152,8 +152,8 @@ def _sinks(study: Study, n: dict[str, Any]) -> Finding:
         f"its attention, {times:.1f} times what evenly spread attention would."
     )
     rule = (
-        f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts; layers "
-        "beyond the trained ones do not count."
+        f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts. A head "
+        f"counts once in each of the {study.trained} trained layers; layers beyond do not count."
     )
     said = (strongest, *control_sentences.on_sinks(study), *_classes(study))
     return Finding("sinks", headline, said, ("sinks", "sink-map"), rule)

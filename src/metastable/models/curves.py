@@ -44,10 +44,10 @@ def sources(study: Study, label: str = "") -> list[Source]:
     if beside is None or beside.similarity is None:
         return found
     for name in map(str, beside.similarity.control.values):
-        each = [beside.similarity, beside.heads, beside.sinks, beside.ranks]
-        own = [None if data is None else data.sel(control=name) for data in each]
+        tokens, maps = beside.similarity.sel(control=name), (beside.heads, beside.sinks, beside.ranks)
+        heads, sinks, ranks = (None if data is None else data.sel(control=name) for data in maps)
         words = SHORT.get(name, name)
-        found.append(Source(f"{label} ({words})" if label else words, *own, depth, name))  # type: ignore[arg-type]
+        found.append(Source(f"{label} ({words})" if label else words, tokens, heads, sinks, ranks, depth, name))
     return found
 
 

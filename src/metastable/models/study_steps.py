@@ -90,10 +90,10 @@ def _ranks(model: Model, found: Probe) -> dict[str, Any]:
         return {"ranks": own}
     names, seeds = (found.controls.similarity[axis].values.tolist() for axis in ("control", "seed"))
 
-    def measured(other: Model, read: Sequence[Any], *_: Any) -> dict[str, Any]:
-        return {"ranks": attention_ranks(other, read, layers)}
+    def measure(model: Model, texts: Any, resume: Path | None, passed: int) -> dict[str, Any]:
+        return {"ranks": attention_ranks(model, texts, layers)}
 
-    return {"ranks": own, "controls_ranks": measure_controls(model, given, names, seeds, model.longest, measured).ranks}
+    return {"ranks": own, "controls_ranks": measure_controls(model, given, names, seeds, model.longest, measure).ranks}
 
 
 def _spectra(folder: Path, model: Model, report: Report) -> None:
