@@ -61,6 +61,7 @@ def test_three_and_one_without_maps(home: Path) -> None:
     assert table["mean cosine"] == [0.2, 0.5, 0.2]
     for picture in every_picture(shown).values():
         assert picture.draw().get_size_inches()[0] <= 4.0
+    assert len(every_picture(shown)["cosines-raw"].draw().axes[0].get_xticks()) == 5  # more would lie on each other
 
 
 @pytest.mark.slow

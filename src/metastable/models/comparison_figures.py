@@ -74,7 +74,8 @@ def _ridges(shown: Sequence[Side], kind: str) -> Figure:
     labels = [side.label.replace(" (", "\n(") for side in shown]
     figure = histograms(middle, edges, band=(low, high), labels=labels)
     with paper():  # the rows' names take a third of the width
-        figure.axes[0].set(title="raw cosines" if kind == "raw" else "cosines beside\nthe mean direction")
+        title = "raw cosines" if kind == "raw" else "cosines beside\nthe mean direction"
+        figure.axes[0].set(title=title, xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
     for name in figure.axes[0].get_yticklabels():
         name.set_verticalalignment("bottom")
     return figure
