@@ -25,6 +25,7 @@ from metastable.experiments import (
 )
 from metastable.experiments.base import Work
 from metastable.experiments.run_one import run_into
+from metastable.models import zoo
 
 ALL = (
     *(model_similarity, model_heads, model_controls, model_dynamics, model_spectra),
@@ -142,6 +143,12 @@ def test_other_models_are_judged_beside_the_first(module: Any, tiny: str, monkey
     assert twins
     if module is not model_similarity:  # the first goes deeper than it was trained, its twin does not
         assert all(v.measured == own[v.claim].measured for v in twins)
+
+
+def test_controls_are_judged_on_the_whole_zoo() -> None:
+    """At the default size; the quick one measures the smallest alone."""
+    assert set(model_access.names_of(model_controls.Params())) == set(zoo.MODELS)
+    assert model_controls.EXPERIMENT.quick["others"] == ()
 
 
 def test_one_loop_goes_over_a_model_and_its_companions(monkeypatch: pytest.MonkeyPatch) -> None:

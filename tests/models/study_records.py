@@ -59,7 +59,7 @@ def heads(rng: np.random.Generator, layers: int, grouped: bool = True) -> xarray
         "has_groups": (("layer",), np.full(layers, grouped)),
         "received": (("layer", "head", "token"), rng.random((layers, HEADS, TOKENS))),
     }
-    words = ["[CLS]", "שלום", "🙂", "$x$", "a\nb", "."]
+    words = ["[CLS]", "שלום", "🙂", "$x$", "a\nb", "中"]
     coords = {"layer": np.arange(1, layers + 1), "word": ("token", words)}
     attrs = {"least_silhouette": 0.25, "least_stability": 0.5, "rule": "The rule of groups.", "weighting": WEIGHTING}
     return xarray.Dataset(data, coords, attrs)
@@ -173,7 +173,7 @@ def made_study(
     data = {"similarity": similarity(rng, layers, **given), "cloud": cloud(rng, layers)}
     if maps:
         data |= {"heads": heads(rng, layers, grouped), "sinks": sinks(layers, sink), "ranks": ranks(layers)}
-    for key in ("similarity", "heads", "sinks") if control else ():
+    for key in ("similarity", "heads", "sinks", "ranks") if control else ():
         if key in data:
             data[f"controls_{key}"] = _repeated(rng, layers, key, control, data[key])
     if parts:
@@ -192,7 +192,7 @@ def made_study(
     if written:
         _write(folder, settings, data, about)
         return read(folder)
-    beside = {key: data.pop(f"controls_{key}", None) for key in MEASURED}
+    beside = {key: data.pop(f"controls_{key}", None) for key in (*MEASURED, "ranks")}
     names = ("similarity", "heads", "sinks", "cloud", "ranks", "spectra", "ladder", "baselines", "parts")
     controls = Controls((), **beside) if control else None
     return Study(folder, settings, facts, **{key: data.get(key) for key in names}, controls=controls, about=about)
@@ -213,6 +213,7 @@ def _repeated(rng: Any, layers: int, key: str, control: tuple[str, ...], own: xa
         "similarity": lambda name: similarity(rng, layers, collapsed=name == "init"),
         "heads": lambda name: heads(rng, layers, grouped=name != "init").drop_vars(("received", "word")),
         "sinks": lambda name: sinks(layers, 0.2),
+        "ranks": lambda name: 2.0 * ranks(layers),
     }[key]
     rows = [xarray.concat([make(name), make(name)], "seed", "all") for name in control]
     return (

@@ -7,7 +7,9 @@ from metastable.errors import InputError
 from metastable.models import from_arrays, ladder, load, probe
 from metastable.models.attention_ranks import LARGEST, attention_ranks
 from metastable.models.conclusions import findings
+from metastable.models.controls import random_tokens
 from metastable.models.study_figures import every_picture
+from metastable.models.study_steps import _ranks
 from tests.models.conftest import IDS, plain
 from tests.models.study_records import made_study
 from tests.models.tiny_models import LAYERS, build
@@ -44,6 +46,22 @@ def test_ranks_of_given_maps_and_of_none():
     long = LARGEST + 1
     one = np.full((1, 1, long, long), 1.0 / long, dtype=np.float32)
     assert from_arrays(rng.normal(size=(2, long, 2)), one).ranks is None  # its singular values would take too long
+
+
+def test_ranks_of_controls_are_those_of_the_changed_models(models):
+    """A study measures them on the same inputs, a seed after the other."""
+    model, texts = models["bert"], [[3, 17, 5, 41, 17, 2, 8], [9, 4, 4, 30, 2, 2, 17]]
+    found = probe(model, texts, control=("init", "tokens"), seeds=2, measure=("similarity",))
+    own = _ranks(model, found)
+    beside = own["controls_ranks"]["effective_rank"]
+    assert beside.dims == ("control", "seed", "layer", "head", "text")
+    fresh = attention_ranks(model.untrained(1), texts, model.depth)["effective_rank"]
+    np.testing.assert_array_equal(beside.sel(control="init", seed=1), fresh)
+    drawn = list(random_tokens(model, texts, model.longest, 0))
+    assert drawn != texts
+    expected = attention_ranks(model, drawn, model.depth)["effective_rank"]
+    np.testing.assert_array_equal(beside.sel(control="tokens", seed=0), expected)
+    assert set(_ranks(model, probe(model, texts, measure=("similarity",)))) == {"ranks"}
 
 
 def test_the_page_says_them(tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 
 from metastable.cli import main
 from metastable.errors import InputError
-from metastable.models.comparison import numbers, sides
+from metastable.models.comparison import numbers, reread, sides
 from metastable.models.comparison_figures import every_picture
-from metastable.models.comparison_page import _read, _texts
+from metastable.models.comparison_page import _read, _texts, check_free, publish
 from tests.models.study_records import made_study
 
 
@@ -45,7 +46,7 @@ def test_two_studies(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         text = (out / "compare.html").read_text()
         assert "difference" in text
         assert "first and second" in text
-        assert text.count("<img") == 8
+        assert text.count("<img") == 9
         assert main(["compare", str(home / "a"), str(home / "b"), "--out", str(out)]) == 0  # made again
     rows = list(csv.reader((out / "numbers.csv").open()))
     assert rows[0] == ["measure", "first", "second"]
@@ -60,12 +61,13 @@ def test_three_and_one_without_maps(home: Path) -> None:
     assert table["mean cosine"] == [0.2, 0.5, 0.2]
     for picture in every_picture(shown).values():
         assert picture.draw().get_size_inches()[0] <= 4.0
+    assert len(every_picture(shown)["cosines-raw"].draw().axes[0].get_xticks()) == 5  # more would lie on each other
 
 
 @pytest.mark.slow
 def test_a_model_and_its_controls(home: Path) -> None:
     shown = sides([str(home / "a")])
-    assert [side.label for side in shown] == ["first", "first (fresh weights)", "first (random tokens)"]
+    assert [side.label for side in shown] == ["trained", "fresh weights", "random tokens"]
     table = dict(numbers(shown))
     assert table["mean cosine"] == pytest.approx([0.2, 0.99, 0.2])
     assert table["median effective beta"][1] is None
@@ -79,11 +81,48 @@ def test_a_model_and_its_controls(home: Path) -> None:
 def test_who_read_what(home: Path) -> None:
     """Random tokens are not the texts that the model read."""
     a, b = str(home / "a"), str(home / "b")
-    assert _texts(sides([a])).startswith("All read the same texts, but for first (random tokens)")
+    assert _texts(sides([a])).startswith("All read the same texts, but for random tokens (texts of as many")
     assert _texts(sides([a, f"{a}:tokens"])).startswith("The texts are the same, but for first (random tokens)")
     assert _texts(sides([a, f"{a}:init"])) == "Both read the same texts."
     assert [("random" in _read(side)) for side in sides([a])] == [False, False, True]
     assert _texts(sides([a, b])) == "Both read the same texts."
+
+
+def test_a_page_of_a_model_and_its_controls(home: Path, tmp_path: Path) -> None:
+    """What the controls do is said beside what the model does; nothing is drawn of which there is one alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        quick(patch)
+        text = publish(sides([str(home / "a")]), tmp_path / "out").read_text()
+    assert "<h1>first and its controls</h1>" in text
+    assert "<td>One point after 3 layers.</td>" in text
+    assert "<td>Heads form groups in 0 of 3 layers.</td>" in text
+    assert "<td>The strongest head pays the first token 20% of its attention.</td>" in text
+    names = set(re.findall(r'id="figure-([^"]+)"', text))
+    assert names == {"similarity", "cosines-raw", "cosines-centred", "groups", "sinks", "ranks"}
+
+
+def test_any_picture_of_a_comparison_by_its_name(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        quick(patch)
+        publish(sides([str(home / "a"), f"{home / 'a'}:init", str(home / "b")]), tmp_path / "out")
+    place, out = str(tmp_path / "out"), tmp_path / "sinks.pdf"
+    assert [side.label for side in reread(tmp_path / "out")] == ["first", "first (fresh weights)", "second"]
+    assert main(["plot", place, "--kind", "sinks", "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(b"%PDF")
+    assert main(["plot", place, "--kind", "sinks"]) == 0
+    check_free(tmp_path / "out")  # a picture inside is in nobody's way
+    capsys.readouterr()
+    assert main(["plot", place]) == 2
+    assert "name a picture with --kind: similarity, cosines-raw" in capsys.readouterr().err
+    assert main(["plot", place, "--kind", "sink"]) == 2
+    assert "did you mean 'sinks'" in capsys.readouterr().err
+    assert main(["plot", place, "--kind", "sinks", "--head", "1"]) == 2
+    assert "holds a comparison, whose pictures have no option 'head'" in capsys.readouterr().err
+    (tmp_path / "out" / "comparison.json").write_text('{"sides": [{}]}')
+    assert main(["plot", place, "--kind", "sinks"]) == 2
+    assert "is damaged" in capsys.readouterr().err
 
 
 def test_what_cannot_be_compared(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

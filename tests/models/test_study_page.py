@@ -1,11 +1,11 @@
 """The page, its sentences, pictures and film, from made-up records whose numbers are known."""
 
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from metastable.cli import main
@@ -92,6 +92,9 @@ def test_a_page_does_not_jump_when_its_pictures_are_drawn(tmp_path: Path) -> Non
     assert 'width="136" height="341"' in figures(tmp_path, {"one": "One."}, Media())
     assert "scroll named" in table("", ["measure", "a"], [["tokens in the largest cluster", 0.1]])
     assert "scroll named" not in table("", ["layer", "a"], [[3, 0.1]])
+    assert 'class="scroll wordy"' in table(
+        "", ["", "a"], [["Tokens", "A sentence of more than forty letters in a cell."]]
+    )
 
 
 def test_layers_and_heads_are_counted_from_0(whole: Any) -> None:
@@ -104,6 +107,9 @@ def test_layers_and_heads_are_counted_from_0(whole: Any) -> None:
 
 def test_no_sink(tmp_path: Path) -> None:
     assert "is no sink" in said(made_study(tmp_path / "none", sink=0.2), "sinks")[0]
+    headline, text = said(made_study(tmp_path / "nearly", sink=0.296), "sinks")
+    assert headline.endswith("none of 12 heads pays it 30% of its attention.")
+    assert "pays it 29.6% of its attention" in text, "what is below the limit does not read like it"
 
 
 def test_short_texts_have_no_sinks(tmp_path: Path) -> None:
@@ -202,13 +208,6 @@ def test_the_dots_of_beta_are_explained_where_they_are_drawn(whole: Any) -> None
         assert dotted == (layers == 1) == ("Dots: the published definition" in shown.caption)
 
 
-def test_bands_reach_from_the_least_to_the_largest_seed(whole: Any) -> None:
-    panel = picture(whole, "similarity").axes[0]
-    assert [line.get_label() for line in panel.lines[:3]] == ["trained", "fresh weights", "random tokens"]
-    np.testing.assert_allclose(panel.lines[1].get_ydata(), 0.99)
-    assert len(panel.collections) == 2
-
-
 def test_a_picture_by_its_name(whole: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fig.pdf"
     assert main(["plot", str(whole.folder), "--kind", "sinks", "--out", str(out)]) == 0
@@ -217,6 +216,18 @@ def test_a_picture_by_its_name(whole: Any, tmp_path: Path, capsys: pytest.Captur
     assert "did you mean 'sinks'" in capsys.readouterr().err
     assert main(["plot", str(whole.folder), "--kind", "sinks", "--head", "1"]) == 2
     assert "no option 'head'" in capsys.readouterr().err
+
+
+def test_labels_are_letters_of_the_font_or_numbers(whole: Any, tmp_path: Path) -> None:
+    """No warning of a missing glyph for Hebrew, Arabic, Chinese, emoji, joiners and dollars."""
+    words = ["שלום", "مرحبا", "中文", "👩\u200d👧", "🙂", "$x$"]
+    study = replace(whole, heads=whole.heads.assign_coords(word=("token", words)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = picture(study, "activation-0")
+        figure.savefig(tmp_path / "words.png", dpi=40)
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == ["שלום", "مرحبا", "U+4E2DU+6587", "U+1F469U+20…", "U+1F642", r"\$x\$"]
 
 
 @pytest.mark.slow

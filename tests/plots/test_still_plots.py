@@ -115,6 +115,18 @@ def test_histograms(tmp_path, layout):
     save_figure(figure, tmp_path / "h.png", dpi=40)
 
 
+@pytest.mark.parametrize("layout", ["ridge", "panels"])
+def test_histograms_with_bands(layout):
+    """A row is scaled by the largest of its band, so that no row reaches into the next."""
+    counts = np.array([[1.0, 3.0, 1.0], [2.0, 2.0, 2.0]])
+    figure = plots.histograms(counts, [0, 1, 2, 3], band=[0.5 * counts, 2.0 * counts], layout=layout)
+    if layout == "ridge":
+        tops = [each.get_paths()[0].vertices[:, 1].max() for each in figure.axes[0].collections]
+        np.testing.assert_allclose(tops, [1.46, 1.92, 0.46, 0.92])
+    with pytest.raises(InputError, match="band"):
+        plots.histograms(counts, [0, 1, 2, 3], band=[counts], layout=layout)
+
+
 def test_histograms_of_wrong_shape():
     with pytest.raises(InputError, match="edges"):
         plots.histograms(np.ones((2, 5)), np.arange(5))

@@ -25,9 +25,9 @@ Out = Annotated[Path | None, Parameter(metavar="FILE", group="Output", show_defa
 def plot(
     record: Record, /, *, out: Out = None, partial: Partial = False, json: JSON = False, flags: dict[str, Any]
 ) -> int:
-    """Draw a picture of a record: a run, a sweep (--kind heatmap or lines), or the study of a model.
+    """Draw a picture of a record: a run, a sweep (--kind heatmap or lines), the study of a model, or a comparison.
 
-    --kind of a study takes the names in its page's captions.
+    --kind of a study or a comparison takes the names in its page's captions.
 
     Parameters
     ----------
@@ -47,11 +47,13 @@ def plot(
             path = plots.save_figure(_sweep_picture(record, partial, chosen), out or record / f"{chosen.kind}.png")
             return _answered(path, json, sentences)
         look = checked(Plot, flags)
-        if _of_study(record, flags, ("kind",)):
-            figure = _study_picture(record, look.kind if "kind" in flags else "")
+        if (what := _named_pictures(record)) is not None:
+            _check_flags(record, what, flags, ("kind",))
+            figure = _picture(record, what, look.kind if "kind" in flags else "")
         else:
             figure = plots.plot(_loaded(record, partial), **look.model_dump(exclude_none=True))
-        path = plots.save_figure(figure, out or record / f"{look.kind}.png")
+        home = record / "figures" if what == "comparison" else record
+        path = plots.save_figure(figure, out or home / f"{look.kind}.png")
     return _answered(path, json, sentences)
 
 
@@ -74,7 +76,8 @@ def animate(
     from metastable import plots
 
     with notes() as sentences, interruptible(lambda: _UNDRAWN):
-        if _of_study(record, flags, ()):
+        if _named_pictures(record) == "study":
+            _check_flags(record, "study", flags, ())
             return _answered(_study_film(record, out), json, sentences)
         run = _loaded(record, partial)
         if out is not None and out.suffix.lower() in (".html", ".htm"):
@@ -99,17 +102,24 @@ def _offline_page(run: "Trajectory", out: Path, flags: dict[str, Any]) -> Path:
     return run.export(out, of=checked(Animate, flags).run)
 
 
-def _of_study(folder: Path, flags: dict[str, Any], taken: tuple[str, ...]) -> bool:
-    """Whether a folder holds the study of a model, whose pictures have names and no options."""
-    from metastable.errors import InputError
+_HELD = {"study": "the study of a model", "comparison": "a comparison"}
+
+
+def _named_pictures(folder: Path) -> str | None:
+    """Which of `_HELD` a folder holds: their pictures have names and no options; None for any other."""
     from metastable.store.folder import holds
 
-    if not holds(folder, "study"):
-        return False
+    if holds(folder, "study"):
+        return "study"
+    return "comparison" if (folder / "comparison.json").is_file() else None
+
+
+def _check_flags(folder: Path, what: str, flags: dict[str, Any], taken: tuple[str, ...]) -> None:
+    from metastable.errors import InputError
+
     other = [name for name in flags if name not in taken]
     if other:
-        raise InputError(f"{str(folder)!r} holds the study of a model, whose pictures have no option '{other[0]}'.")
-    return True
+        raise InputError(f"{str(folder)!r} holds {_HELD[what]}, whose pictures have no option '{other[0]}'.")
 
 
 def _sweep_picture(folder: Path, partial: bool, chosen: SweepPlot) -> "Figure":
@@ -118,15 +128,19 @@ def _sweep_picture(folder: Path, partial: bool, chosen: SweepPlot) -> "Figure":
     return read_table(folder, partial).plot(**chosen.model_dump(exclude_none=True))
 
 
-def _study_picture(folder: Path, name: str) -> "Figure":
+def _picture(folder: Path, what: str, name: str) -> "Figure":
     from metastable.errors import InputError
+    from metastable.models import comparison_figures, study_figures
+    from metastable.models.comparison import reread
     from metastable.models.study import read
-    from metastable.models.study_figures import every_picture, picture
 
-    study = read(folder)
+    if what == "study":
+        known = study_figures.every_picture(read(folder))
+    else:
+        known = comparison_figures.every_picture(reread(folder))
     if not name:
-        raise InputError(f"A study has many pictures; name one with --kind: {', '.join(every_picture(study))}.")
-    return picture(study, name)
+        raise InputError(f"{str(folder)!r} holds {_HELD[what]}; name a picture with --kind: {', '.join(known)}.")
+    return study_figures.named(known, name).draw()
 
 
 def _study_film(folder: Path, out: Path | None) -> Path:

@@ -22,7 +22,8 @@ from metastable.theory.intervals import Interval
 from metastable.theory.verdicts import Verdict, judge_number
 
 ZOO = "reactions-albert"
-OTHERS = ("minilm", "smollm2", "title-t5")  # the rest of the zoo, measured beside it
+OTHERS = ("minilm", "smollm2", "title-t5")  # one of each other family, measured beside it
+REST = tuple(name for name in zoo.MODELS if name != ZOO)  # all others of the zoo
 PATIENCE = 5.0  # seconds that a silent network is waited for
 SKIPPED = "skipped"
 _DRAWN_TOKENS = 48  # of a random text, for a model that came without a tokenizer

@@ -40,7 +40,7 @@ class Params:
     """
 
     model: str = model_access.ZOO
-    others: tuple[str, ...] = model_access.OTHERS
+    others: tuple[str, ...] = model_access.REST
     layers: int | None = 48
     longest: int = 128
     seeds: int = 2

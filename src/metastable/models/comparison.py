@@ -2,8 +2,9 @@
 
 import csv
 import io
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from metastable.models.study import Settings, Study, read
 from metastable.models.study_numbers import SINK, key_numbers
 from metastable.models.token_shapes import LINKED, SPIKE
 from metastable.progress import Report, silent
+from metastable.store.files import read_json, reason, write_json
 from metastable.store.folder import DONE, holds
 
 
@@ -35,17 +37,19 @@ def sides(names: Sequence[str], progress: Report = silent) -> list[Side]:
     """The sides that names stand for.
 
     A name is the folder of a finished study, FOLDER:CONTROL for a control of it, or a model, which is measured as
-    `metastable model NAME` does unless that has been done. One name alone stands for a model and its controls.
+    `metastable model NAME` does unless that has been done. One name alone stands for a model and its controls, which
+    are then called "trained", "fresh weights", and so on.
     """
     found = [_parted(name) for name in names]
     for place in dict.fromkeys(place for place, _ in found if _finished(place) is None):
         load(place)  # a name that stands for nothing is refused before hours of measuring
     studies = [(_finished(place) or _measured(place, progress), control) for place, control in found]
-    labels = _labels([made for made, _ in studies])
+    whole = len(names) == 1 and not found[0][1]
+    labels = [""] if whole else _labels([made for made, _ in studies])
     chosen: list[Side] = []
     for (made, control), label in zip(studies, labels):
         all_of = sources(made, label)
-        wanted = all_of if len(names) == 1 and not control else [s for s in all_of if s.control == control]
+        wanted = all_of if whole else [s for s in all_of if s.control == control]
         if not wanted:
             raise InputError(
                 f"The study in {str(made.folder)!r} has no control {control!r}; measure it with --control {control}."
@@ -87,6 +91,41 @@ def _labels(studies: Sequence[Study]) -> list[str]:
     twice = [name for name in names.values() if list(names.values()).count(name) > 1]
     each = [names[made.folder.resolve()] for made in studies]
     return [made.folder.name if name in twice else name for made, name in zip(studies, each)]
+
+
+# --- on disk ------------------------------------------------------------------------------------------------------
+
+RECORD = "comparison.json"  # which studies a folder compares, so that its pictures can be drawn again
+
+
+def remember(shown: Sequence[Side], folder: Path) -> None:
+    """Leave in a folder what is compared there."""
+    write_json(folder / RECORD, {"sides": [_named(side, folder) for side in shown]})
+
+
+def _named(side: Side, folder: Path) -> dict[str, str]:
+    record = Path(os.path.relpath(side.study.folder.resolve(), folder.resolve())).as_posix()
+    return {"record": record, "control": side.source.control, "label": side.label}
+
+
+def reread(folder: Path) -> list[Side]:
+    """What a folder compares, from the records of the studies."""
+    try:
+        named = [
+            (str(one["record"]), str(one["control"]), str(one["label"])) for one in read_json(folder / RECORD)["sides"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"The comparison in {str(folder)!r} is damaged ({reason(error)}): make it again with `metastable compare`."
+        ) from error
+    studies = {record: read(folder / record) for record, _, _ in named}
+    found = []
+    for record, control, label in named:
+        source = next((s for s in sources(studies[record]) if s.control == control), None)
+        if source is None:
+            raise InputError(f"The study in {str(folder / record)!r} has no control {control!r} any more.")
+        found.append(Side(studies[record], replace(source, label=label)))
+    return found
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from metastable.models.comparison import Side
-from metastable.models.curves import band, colour, group_curves, similarity_curves, sink_curves
+from metastable.models.curves import band, colour, group_curves, rank_curves, similarity_curves, sink_curves
 from metastable.models.depth_axis import legend
 from metastable.models.ladder_figures import SHORT, bars
 from metastable.models.parts_alone import WAYS, effects
@@ -30,7 +30,8 @@ def every_picture(shown: Sequence[Side]) -> dict[str, Picture]:
     for kind in ("raw", "centred"):
         found[f"cosines-{kind}"] = Picture(
             lambda k=kind: _ridges(shown, k),  # type: ignore[misc]
-            f"Cosines of all pairs after the last trained layer, {kind}; each row is scaled by its own peak.",
+            f"Cosines of all pairs after the last trained layer, {kind}; each row is scaled to its peak; bands: seeds "
+            "of a control.",
         )
     if any(line.heads is not None for line in lines):
         found["groups"] = Picture(
@@ -41,7 +42,14 @@ def every_picture(shown: Sequence[Side]) -> dict[str, Picture]:
             lambda: sink_curves([line for line in lines if line.sinks is not None]),
             "Attention on the first token; dotted: spread evenly over the tokens that the mask leaves visible.",
         )
+    if sum(line.ranks is not None for line in lines) > 1:
+        found["ranks"] = Picture(
+            lambda: rank_curves([line for line in lines if line.ranks is not None]),
+            "Effective rank of the attention maps on a few inputs; dotted: spread evenly over the visible tokens.",
+        )
     trained = [side for side in shown if not side.source.control]
+    if len(trained) < 2:  # weights and ladder of one model alone are on its own page
+        return found
     if any(side.study.spectra is not None for side in trained):
         found["spectra"] = Picture(
             lambda: _spectra(trained),
@@ -60,13 +68,14 @@ def every_picture(shown: Sequence[Side]) -> dict[str, Picture]:
 
 def _ridges(shown: Sequence[Side], kind: str) -> Figure:
     """Histograms at the trained depth, one row for each side."""
-    rows, edges = [], np.asarray(shown[0].study.similarity.attrs["edges"])
-    for side in shown:
-        values = side.source.similarity["histogram"].sel(kind=kind, layer=side.study.trained)
-        rows.append(np.nan_to_num(band(values)[0]))
-    figure = histograms(np.stack(rows), edges, labels=[side.label.replace(" (", "\n(") for side in shown])
+    edges = np.asarray(shown[0].study.similarity.attrs["edges"])
+    each = [s.source.similarity["histogram"].sel(kind=kind, layer=s.study.trained) for s in shown]
+    middle, low, high = (np.nan_to_num(rows) for rows in zip(*map(band, each)))  # (side, bin)
+    labels = [side.label.replace(" (", "\n(") for side in shown]
+    figure = histograms(middle, edges, band=(low, high), labels=labels)
     with paper():  # the rows' names take a third of the width
-        figure.axes[0].set(title="raw cosines" if kind == "raw" else "cosines beside\nthe mean direction")
+        title = "raw cosines" if kind == "raw" else "cosines beside\nthe mean direction"
+        figure.axes[0].set(title=title, xticks=[-1.0, -0.5, 0.0, 0.5, 1.0])
     for name in figure.axes[0].get_yticklabels():
         name.set_verticalalignment("bottom")
     return figure

@@ -1,14 +1,15 @@
 """The page of a comparison, and the folder that it is left in."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.models.comparison import Row, Side, as_csv, numbers
+from metastable.models.comparison import RECORD, Row, Side, as_csv, numbers, remember
 from metastable.models.comparison_figures import every_picture
 from metastable.models.conclusions import findings
-from metastable.models.control_sentences import what_they_are
+from metastable.models.control_sentences import in_short, what_they_are
 from metastable.models.depth_axis import COUNTING
 from metastable.models.html_parts import figures, model_page, paragraphs, table
 from metastable.models.phrases import listed
@@ -32,8 +33,9 @@ def publish(shown: Sequence[Side], folder: Path, progress: Report = silent) -> P
             progress(Progress("pictures", k / len(pictures), name))
             save_figure(picture.draw(), home / f"{name}.svg", dpi=150.0)
         write_whole(folder / NUMBERS, as_csv(shown, rows))
+        remember(shown, folder)
         captions = {name: picture.caption for name, picture in pictures.items()}
-        write_whole(folder / PAGE, _page(shown, rows, captions, home).encode())
+        write_whole(folder / PAGE, _page(shown, rows, captions, folder).encode())
     return folder / PAGE
 
 
@@ -42,7 +44,7 @@ def check_free(folder: Path) -> None:
     if folder.is_file():
         raise InputError(f"{str(folder)!r} is a file; give a folder for the comparison.")
     inside = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    other = {name for name in inside - {PAGE, NUMBERS, "figures"} if not name.endswith(".part")}
+    other = {name for name in inside - {PAGE, NUMBERS, RECORD, "figures"} if not name.endswith(".part")}
     if other:
         raise InputError(
             f"{str(folder)!r} is not empty and holds no comparison ({', '.join(sorted(other)[:3])}); choose an empty "
@@ -50,34 +52,53 @@ def check_free(folder: Path) -> None:
         )
 
 
-def _page(shown: Sequence[Side], rows: Sequence[Row], captions: dict[str, str], home: Path) -> str:
-    title = listed([side.label for side in shown])
+def _page(shown: Sequence[Side], rows: Sequence[Row], captions: dict[str, str], folder: Path) -> str:
+    title, again = _title(shown), f"metastable plot {shlex.quote(str(folder))} --kind similarity --out similarity.pdf"
     parts = [
         f"<h1>{escaped(title)}</h1>\n",
         '<h2 id="measured">What is compared</h2>\n',
-        table("One column for each.", ["", *(side.label for side in shown)], _facts(shown)),
+        _models(shown),
         paragraphs([_texts(shown), _depths(shown), COUNTING]),
         paragraphs([sentence for made in _studies(shown) for sentence in what_they_are(made)][:4]),
         '<h2 id="short">In short</h2>\n',
-        table("What each study finds by itself, by the rules on its own page.", ["", *_trained(shown)], _found(shown)),
+        table(
+            "What each finds by itself, by the rules on the page of its study; ranges are over seeds of a control.",
+            ["", *(side.label for side in shown)],
+            _found(shown),
+        ),
         '<h2 id="differences">In numbers</h2>\n',
         _differences(shown, rows),
         '<h2 id="figures">In pictures</h2>\n',
-        figures(home, captions, Media()),
+        figures(folder / "figures", captions, Media()),
         '<h2 id="making">How it was made</h2>\n',
         f'<p class="soft">From the records {escaped(listed(sorted({str(s.study.folder) for s in shown})))}, and from '
-        f"nothing else. The numbers of the table are in <code>{NUMBERS}</code>, the pictures in <code>figures/</code> "
-        "as SVG.</p>\n",
+        f"nothing else. The numbers of the table are in <code>{NUMBERS}</code>. Every picture is in "
+        "<code>figures/</code> as SVG, by the name in its caption; as PDF, SVG or PNG of its own:</p>\n"
+        f"<pre>{escaped(again)}</pre>\n",
     ]
     return model_page(f"{title}, compared", parts)
 
 
+def _title(shown: Sequence[Side]) -> str:
+    """The names; where they are "trained" and controls, the model's."""
+    if _one_model(shown):
+        return f"{Path(shown[0].study.settings.model).name} and its controls"
+    return listed([side.label for side in shown])
+
+
+def _one_model(shown: Sequence[Side]) -> bool:
+    return len({side.study.folder for side in shown}) == 1
+
+
+def _models(shown: Sequence[Side]) -> str:
+    """What the models are: a column for each, one for a model that is compared with its controls."""
+    one = _one_model(shown)
+    each = shown[:1] if one else shown
+    return table("What was measured.", ["", *("" if one else side.label for side in each)], _facts(each))
+
+
 def _studies(shown: Sequence[Side]) -> list[Any]:
     return list({side.study.folder: side.study for side in shown if side.source.control}.values())
-
-
-def _trained(shown: Sequence[Side]) -> list[str]:
-    return [side.label for side in shown if not side.source.control]
 
 
 def _facts(shown: Sequence[Side]) -> list[list[Any]]:
@@ -112,7 +133,7 @@ def _texts(shown: Sequence[Side]) -> str:
     if not drawn:
         return "All read the same texts." if len(shown) > 2 else "Both read the same texts."
     start = "All read the same texts, but for" if len(shown) - len(drawn) > 1 else "The texts are the same, but for"
-    return f"{start} {listed(drawn)}: random tokens, in texts as long."
+    return f"{start} {listed(drawn)} (texts of as many tokens, drawn at random)."
 
 
 def _depths(shown: Sequence[Side]) -> str:
@@ -126,15 +147,20 @@ def _depths(shown: Sequence[Side]) -> str:
 
 
 def _found(shown: Sequence[Side]) -> list[list[Any]]:
-    columns = [findings(side.study) for side in shown if not side.source.control]
-    return [[word, *(column[k].headline for column in columns)] for k, word in enumerate(_FINDINGS)]
+    columns = [
+        in_short(side.source, side.study.trained)
+        if side.source.control
+        else [found.headline for found in findings(side.study)]
+        for side in shown
+    ]
+    return [[word, *row] for word, row in zip(_FINDINGS, zip(*columns))]
 
 
 def _differences(shown: Sequence[Side], rows: Sequence[Row]) -> str:
     """The numbers, and for two sides what the second has more."""
     names = ["measure", *(side.label for side in shown)]
     body: list[list[Any]] = [[words, *values] for words, values in rows]
-    caption = "After the last trained layer; seeds of a control are averaged."
+    caption = "After the last trained layer; seeds of a control are averaged, a dash is what was not measured."
     if len(shown) == 2:
         names.append("difference")
         for row in body:

@@ -8,8 +8,8 @@ from metastable.models.phrases import after, listed, percent, two
 from metastable.models.study_numbers import SINK, at_states, key_numbers, states
 from metastable.models.study_record import Study
 from metastable.models.token_distances import RULE
+from metastable.models.token_shapes import NONE, ONE_POINT, SPIKE, shape
 from metastable.models.token_shapes import RULE as SHAPE_RULE
-from metastable.models.token_shapes import SPIKE, shape
 
 _STEP = 0.1  # Gram distance of layers and ODE below which a layer counts as a small step
 
@@ -79,8 +79,8 @@ def _clusters(study: Study) -> str:
         most = at_states(study, "largest_cluster", "raw")[str(state)]
         raw, centred = (at_states(study, "mixed_share", kind)[str(state)] for kind in ("raw", "centred"))
         said.append(
-            f"{after(state)} the largest cluster holds {percent(most)} of a text's tokens, and {percent(raw)} are in "
-            f"clusters of different tokens (centred {percent(centred)})"
+            f"{after(state)} the largest cluster holds {percent(most, ONE_POINT)} of a text's tokens, and "
+            f"{percent(raw)} are in clusters of different tokens (centred {percent(centred, NONE)})"
         )
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
@@ -104,7 +104,9 @@ def _heads(study: Study, n: dict[str, Any]) -> Finding:
         )
     layers = study.trained
     found = n["layers_with_groups"]
-    numbers = f"silhouette {two(n['silhouette'])}, found again in other texts with ARI {two(n['stability'])}"
+    least = [float(study.heads.attrs[f"least_{name}"]) for name in ("silhouette", "stability")]
+    silhouette, stability = (two(n[name], limit) for name, limit in zip(("silhouette", "stability"), least))
+    numbers = f"silhouette {silhouette}, found again in other texts with ARI {stability}"
     if n["silhouette"] is None:
         return Finding("heads", "There are too few heads, or too little variation in their maps, to form groups.", ())
     if found:
@@ -113,7 +115,7 @@ def _heads(study: Study, n: dict[str, Any]) -> Finding:
     else:
         headline = f"Heads form groups in none of the {layers} layers."
         where = f"Layer {n['grouped_layer']} comes nearest ({numbers})."
-    said = (where, *control_sentences.on_heads(study), *_ranks(n))
+    said = (where, *control_sentences.on_heads(study), *_ranks(n), *control_sentences.on_ranks(study))
     return Finding(
         "heads", headline, said, ("groups", f"correlation-{n['grouped_layer']}"), str(study.heads.attrs["rule"])
     )
@@ -146,12 +148,12 @@ def _sinks(study: Study, n: dict[str, Any]) -> Finding:
         headline = f"The first token is no sink: none of {total} heads pays it {percent(SINK)} of its attention."
     times = n["sink"] / n["sink_baseline"] if n["sink_baseline"] else float("nan")
     strongest = (
-        f"The strongest head (layer {n['sink_layer']}, head {n['sink_head']}) pays it {percent(n['sink'])} of its "
-        f"attention, {times:.1f} times what evenly spread attention would."
+        f"The strongest head (layer {n['sink_layer']}, head {n['sink_head']}) pays it {percent(n['sink'], SINK)} of "
+        f"its attention, {times:.1f} times what evenly spread attention would."
     )
     rule = (
-        f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts; layers "
-        "beyond the trained ones do not count."
+        f"A sink of a head gets at least {percent(SINK)} of its attention, in the mean over tokens and texts. A head "
+        f"counts once in each of the {study.trained} trained layers; layers beyond do not count."
     )
     said = (strongest, *control_sentences.on_sinks(study), *_classes(study))
     return Finding("sinks", headline, said, ("sinks", "sink-map"), rule)
@@ -210,8 +212,8 @@ def _theory(study: Study, n: dict[str, Any]) -> Finding:
     if n["step_error"] is not None:
         small = "less" if n["step_error"] < _STEP else "more"
         said.append(
-            f"On the sphere, layers and their ODE differ by up to {two(n['step_error'])} (Gram distance), {small} than "
-            f"the {_STEP:g} up to which a layer counts as a small step."
+            f"On the sphere, layers and their ODE differ by up to {two(n['step_error'], _STEP)} (Gram distance), "
+            f"{small} than the {_STEP:g} up to which a layer counts as a small step."
         )
     rule = (
         "The rungs of the ladder are the model rebuilt as particles, one part at a time; the last is the network "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metastable.models.controls import ABOUT
-from metastable.models.curves import SHORT, sources
+from metastable.models.curves import SHORT, Source, sources
 from metastable.models.phrases import after, listed, span
 from metastable.models.study_record import Study
 from metastable.models.token_shapes import LINKED, shape
@@ -77,24 +77,50 @@ def _range(values: np.ndarray) -> str:
 
 def on_heads(study: Study) -> list[str]:
     """In how many layers the heads of each control form groups."""
-    said = []
-    for source in sources(study)[1:]:
-        if source.heads is not None:
-            counts = source.heads["has_groups"].isel(layer=slice(0, study.trained)).sum("layer").values
-            said.append(f"{_count(int(counts.min()), int(counts.max()))} with {source.label}")
+    each = [(source, _grouped(source, study.trained)) for source in sources(study)[1:]]
+    said = [f"{count} with {source.label}" for source, count in each if count]
     return [f"By the same rule the number of layers whose heads form groups is {listed(said)}."] if said else []
 
 
-def _count(low: int, high: int) -> str:
+def _grouped(source: Source, trained: int) -> str:
+    """In how many trained layers the heads of a control form groups, over its seeds; empty where it shows no maps."""
+    if source.heads is None:
+        return ""
+    counts = source.heads["has_groups"].isel(layer=slice(0, trained)).sum("layer").values
+    low, high = int(counts.min()), int(counts.max())
     return str(low) if low == high else f"{low} to {high}"
+
+
+def _strongest(source: Source, trained: int) -> str:
+    """How much attention its strongest head pays to the first token, over its seeds; empty where it shows no maps."""
+    if source.sinks is None:
+        return ""
+    most = source.sinks["mass"].sel(kind="first").isel(layer=slice(0, trained)).max(("layer", "head")).values
+    return span(float(most.min()), float(most.max()), "percent")
+
+
+def in_short(source: Source, trained: int) -> list[str]:
+    """The findings about a control in the order of a study's: tokens, heads, sinks, and two that controls have not."""
+    shapes, count, share = _shapes(source.similarity, trained), _grouped(source, trained), _strongest(source, trained)
+    groups = f"Heads form groups in {count} of {trained} layers." if count else "–"
+    sink = f"The strongest head pays the first token {share} of its attention." if share else "–"
+    return [f"{shapes[0].upper()}{shapes[1:]} after {trained} layers.", groups, sink, "–", "–"]
+
+
+def on_ranks(study: Study) -> list[str]:
+    """The effective rank of the attention maps of each control, in the median head."""
+    said = []
+    for source in sources(study)[1:]:
+        if source.ranks is not None:
+            within = source.ranks["effective_rank"].isel(layer=slice(0, study.trained)).mean("text")
+            middle = within.median(("layer", "head")).values
+            low, high = f"{middle.min():.1f}", f"{middle.max():.1f}"
+            said.append(f"{low if low == high else f'{low} to {high}'} with {source.label}")
+    return [f"In the median head of the controls it is {listed(said)}."] if said else []
 
 
 def on_sinks(study: Study) -> list[str]:
     """How much attention the strongest head of each control pays to the first token."""
-    said = []
-    for source in sources(study)[1:]:
-        if source.sinks is not None:
-            mass = source.sinks["mass"].sel(kind="first").isel(layer=slice(0, study.trained))
-            most = mass.max(("layer", "head")).values
-            said.append(f"{span(float(most.min()), float(most.max()), 'percent')} with {source.label}")
+    each = [(source, _strongest(source, study.trained)) for source in sources(study)[1:]]
+    said = [f"{share} with {source.label}" for source, share in each if share]
     return [f"In the controls the strongest head pays it {listed(said)}."] if said else []

@@ -47,6 +47,7 @@ class Controls:
     similarity: "xarray.Dataset | None" = field(default=None, repr=False)
     heads: "xarray.Dataset | None" = field(default=None, repr=False)
     sinks: "xarray.Dataset | None" = field(default=None, repr=False)
+    ranks: "xarray.Dataset | None" = field(default=None, repr=False)  # of a study: a few inputs, cut to one length
 
 
 class Measure(Protocol):

@@ -89,6 +89,7 @@ class _Stage:
         self.title = figure.suptitle("state 00 of 00", fontsize=11, animated=True)
         kinds = [str(kind) for kind in self.cloud.kind.values]
         self.steps = [_histogram(panel, self.similarity, kind) for panel, kind in zip(panels[0], kinds)]
+        self.cloud = self.cloud.isel(token=slice(None, None, -1))  # the first token is drawn last, above the others
         self.dots = [_disc(panel, self.cloud["place"].sel(kind=kind)) for panel, kind in zip(panels[1], kinds)]
         panels[0][0].set_ylabel("share of pairs")
         panels[1][0].set_xlabel("first principal direction")
@@ -128,7 +129,7 @@ def _histogram(panel: Axes, similarity: "xarray.Dataset", kind: str) -> Any:
 def _disc(panel: Axes, place: "xarray.DataArray") -> PathCollection:
     """The unit disc, or the part of it where the tokens are: a dot for each, coloured by its position in the text.
 
-    The first token is red. Only where all tokens are near the middle is the circle left out.
+    Tokens come from the last to the first, which is red. Only where all are near the middle is the circle left out.
     """
     tokens = place.sizes["token"]
     farthest = float(np.nanmax(np.abs(place.values), initial=0.1))
@@ -138,8 +139,8 @@ def _disc(panel: Axes, place: "xarray.DataArray") -> PathCollection:
     panel.axvline(0, color=FAINT, lw=0.5, zorder=0)
     panel.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     panel.locator_params(nbins=3)
-    tints = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.92, tokens))
-    tints[0] = matplotlib.colors.to_rgba(RED)
+    tints = matplotlib.colormaps["viridis"](np.linspace(0.92, 0.0, tokens))
+    tints[-1] = matplotlib.colors.to_rgba(RED)
     size = float(np.clip(600 / tokens, 8, 26))
     dots = panel.scatter(np.zeros(tokens), np.zeros(tokens), s=size, c=tints, lw=0.3, ec="white", alpha=0.9)
     dots.set_animated(True)

@@ -1,20 +1,22 @@
 """Pictures of a study's attention heads and sinks, each from its datasets alone."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 
-from metastable.models.depth_axis import DASHED, by_layer, layer_head_map, legend
+from metastable.models.depth_axis import layer_head_map
 from metastable.models.study_record import Study
 from metastable.plots import heatmap
-from metastable.plots.style import COLUMN, INK, PALETTE, SOFT, footnote, new_figure, one_axes, paper
+from metastable.plots.style import COLUMN, INK, LOOK, footnote, new_figure, paper
 
 if TYPE_CHECKING:
     import xarray
 
 TOKENS_SHOWN = 40
-SINKS = {"first": "the first token", "separator": "separators", "punctuation": "punctuation"}
+SINKS = {"separator": "separators", "punctuation": "punctuation"}  # classes of tokens besides the first
 
 
 def maps(study: Study) -> "tuple[xarray.Dataset, xarray.Dataset]":
@@ -65,14 +67,25 @@ def activations(study: Study, layer: int) -> Figure:
 
 
 def plain_word(word: Any) -> str:
-    """A token as a label: no dollars (they start formulas), no line breaks, not too long."""
-    text = " ".join(str(word).split()).replace("$", r"\$") or "␣"
-    text = "".join(c if c.isprintable() and ord(c) < 0x2500 else "?" for c in text)
-    return text if len(text) <= 12 else text[:11] + "…"
+    """A token as a label: no line breaks, not too long; what the font cannot draw, by its number in Unicode.
+
+    >>> plain_word("a\\nb"), plain_word("שלום"), plain_word("中文"), plain_word("interpretation")
+    ('a b', 'שלום', 'U+4E2DU+6587', 'interpretat…')
+    """
+    known = _letters()
+    text = " ".join(str(word).split()) or "␣"
+    text = "".join(c if c.isprintable() and ord(c) in known else f"U+{ord(c):04X}" for c in text)
+    return (text if len(text) <= 12 else text[:11] + "…").replace("$", r"\$")  # a dollar starts a formula
+
+
+@cache
+def _letters() -> frozenset[int]:
+    """The characters that the font of our pictures has."""
+    return frozenset(get_font(findfont(LOOK["font.family"][0])).get_charmap())
 
 
 def rank_map(study: Study) -> Figure:
-    """Effective rank of the attention maps by layer and head."""
+    """Effective rank of the attention maps by layer and head, mean over inputs."""
     assert study.ranks is not None, "this study has no ranks"
     found = study.ranks["effective_rank"].mean("text").values  # (layers, heads)
     return layer_head_map(found, "effective rank of the attention map")
@@ -82,20 +95,3 @@ def sink_map(study: Study) -> Figure:
     """Attention on the first token by layer and head."""
     mass = maps(study)[1]["mass"].sel(kind="first").values  # (layers, heads)
     return layer_head_map(mass, "attention on the first token")
-
-
-@paper()
-def sink_lines(study: Study, kind: str) -> Figure:
-    """One class of tokens over depth: its strongest head, all heads, and what evenly spread attention would give."""
-    data = maps(study)[1].sel(kind=kind)
-    mass, layers = data["mass"].values, data.layer.values - 1
-    figure, panel = one_axes(None, height=2.75)
-    panel.plot(layers, mass.max(axis=1), color=PALETTE[0], label="strongest head")
-    panel.plot(layers, mass.mean(axis=1), color=PALETTE[1], label="mean of heads")
-    panel.plot(layers, data["position"], color=INK, lw=0.9, ls=DASHED, label="evenly spread attention")
-    if not np.allclose(data["position"], float(data["uniform"]), rtol=1e-3):
-        panel.axhline(float(data["uniform"]), color=SOFT, lw=0.9, ls=":", label="share of the text")
-    panel.set(ylabel=f"attention on {SINKS[kind]}", ylim=(0, None))
-    by_layer(panel, study.model["depth"], len(layers))
-    legend(figure)
-    return figure

@@ -16,6 +16,7 @@ _STYLE = """
 .scroll table { width: auto; }
 .scroll td:nth-child(n) { min-width: 0; }
 .scroll.named td:first-child { min-width: 8.5rem; }
+.scroll.wordy td:not(:first-child) { min-width: 10.5rem; }
 td, th { padding-right: 1.1rem; }
 ol.findings { max-width: 52rem; padding-left: 1.4rem; }
 ol.findings li { margin: .45rem 0; }
@@ -78,12 +79,16 @@ def _figure(path: Path, name: str, caption: str, media: Media) -> str:
     )
 
 
-def film(path: Path, caption: str, media: Media, more: str = "") -> str:
-    """A film with controls, which does not play by itself; ``more`` is HTML that is added to its caption."""
+def film(path: Path, poster: Path, caption: str, media: Media, more: str = "") -> str:
+    """A film with controls, which does not play by itself and shows a picture until then.
+
+    ``more`` is HTML that is added to its caption.
+    """
     if not path.exists():
         return ""
+    before = f'poster="{media.address(poster, "image/svg+xml")}" ' if poster.exists() else ""
     return (
-        f'<figure class="film"><video controls muted playsinline loop preload="metadata" width="460" '
+        f'<figure class="film"><video controls muted playsinline loop preload="metadata" width="460" {before}'
         f'aria-label="{escaped(caption)}" src="{media.address(path, "video/mp4")}"></video>'
         f"<figcaption>{escaped(caption)}{f'<p>{more}</p>' if more else ''}</figcaption></figure>\n"
     )
@@ -98,6 +103,7 @@ def _points(path: Path) -> tuple[float, float]:
 
 
 _WORDS = 16  # letters of a row's name that need more room than a narrow screen would leave it
+_SENTENCE = 40  # letters of a cell that is read as a sentence
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -107,6 +113,7 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -
     head = "".join(f'<th scope="col">{escaped(c)}</th>' for c in columns)
     body = "".join("<tr>" + "".join(f"<td>{escaped(number(v))}</td>" for v in row) + "</tr>" for row in rows)
     named = " named" if any(len(str(row[0])) > _WORDS for row in rows) else ""
+    named += " wordy" if any(len(str(cell)) > _SENTENCE for row in rows for cell in row) else ""
     return (
         f'<p class="soft">{escaped(caption)}</p><div class="scroll{named}" tabindex="0" role="region" '
         f'aria-label="{escaped(caption)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'

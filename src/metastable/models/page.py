@@ -20,7 +20,7 @@ _FILM_CAPTION = (
     "Depth as a film. Above: shares of pairs by cosine, all texts. Below: the tokens of the first text by their "
     "directions, in the plane of the two leading principal directions of all states shown; colours go from the "
     "beginning of the text (dark) to its end (light), the first token is red. Between two states tokens are drawn on "
-    "straight lines."
+    "straight lines. Until it plays its last state is shown."
 )
 _PLAYER = (
     f'<a href="figures/{PLAYER}">Turn, stop and step through it by hand</a>: the same tokens in three principal '
@@ -124,7 +124,7 @@ def _depth(study: Study, media: Media) -> str:
     """The film, and beside it the way to the player."""
     home = study.folder / "figures"
     link = _PLAYER if (home / PLAYER).exists() else ""
-    return film(home / FILM, _FILM_CAPTION, media, link)
+    return film(home / FILM, home / "cloud.svg", _FILM_CAPTION, media, link)
 
 
 # --- details ------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _section_of(picture: str) -> str:
     """Where a picture belongs."""
     first = picture.split("-")[0]
     names = {
-        "heads": ("groups", "correlation", "ranks", "activation"),
+        "heads": ("groups", "correlation", "ranks", "rank", "activation"),
         "sinks": ("sinks", "sink"),
         "spectra": ("leading", "beta", "qk", "ov", "value_block"),
         "ladder": ("ladder", "parts"),

@@ -1,79 +1,44 @@
-"""Pictures of a study's similarities, each from its dataset alone."""
+"""Histograms of a study's cosines, from its datasets alone: the model's, and those of each control beside it."""
+
+from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from metastable.models.depth_axis import CAUTION, DASHED, by_state, legend, some_layers
+from metastable.models.curves import Source, band, sources
+from metastable.models.depth_axis import CAUTION, some_layers
 from metastable.models.study_record import Study
 from metastable.plots import histograms
-from metastable.plots.style import PALETTE, SOFT, footnote, one_axes, paper
+from metastable.plots.style import COLUMN, footnote, new_figure, paper
+
+TITLES = {"raw": "raw cosines", "centred": "cosines beside the mean direction"}
+_ROWS, _FEWER = 8, 6  # states shown of a model alone, and beside its controls
 
 
+@paper()
 def ridges(study: Study, kind: str) -> Figure:
-    """Histograms of cosines over states, texts weighing the same: Fig. 1 of the first paper."""
-    data = study.similarity.sel(kind=kind)
-    states = some_layers(0, int(data.layer[-1]), study.model["depth"], 8)
-    shares = data["histogram"].sel(layer=states).fillna(0.0).values
-    figure = histograms(shares, np.asarray(data.attrs["edges"]), labels=[_label(state, study) for state in states])
-    with paper():
-        title = "raw cosines" if kind == "raw" else "cosines beside the mean direction"
-        figure.axes[0].set(title=title, xticks=[-1.0, -0.5, 0.0, 0.5, 1.0], ylabel="state (layers passed)")
-        footnote(figure, CAUTION if kind == "raw" else "The mean direction of each text's tokens is projected out.\n ")
+    """Histograms of cosines over states, texts weigh the same: Fig. 1 of the first paper, a panel for each source."""
+    shown, depth, last = sources(study), study.model["depth"], study.last
+    states = some_layers(0, last, depth, _ROWS if len(shown) == 1 else _FEWER)
+    labels = [f"{state}\ntrained" if state == depth < last else str(state) for state in states]
+    columns = min(len(shown), 2)
+    rows = -(-len(shown) // columns)
+    figure = new_figure(COLUMN, 0.2 + rows * (0.7 + 0.3 * len(states)))
+    for k, source in enumerate(shown):
+        panel = figure.add_subplot(rows, columns, k + 1)
+        _ridge(panel, study, source, kind, states, labels)
+        panel.set_title(source.label if len(shown) > 1 else "")
+        panel.set_xticks([-1.0, 0.0, 1.0] if columns > 1 else [-1.0, -0.5, 0.0, 0.5, 1.0])
+        panel.set_ylabel("state (layers passed)" if k % columns == 0 else "")
+        panel.set_xlabel("cosine of two tokens" if k + columns >= len(shown) else "")
+    figure.suptitle(TITLES[kind], fontsize=8.5)
+    footnote(figure, CAUTION if kind == "raw" else "The mean direction of each text's tokens is projected out.\n ")
     return figure
 
 
-def _label(state: int, study: Study) -> str:
-    return f"{state}\ntrained" if state == study.model["depth"] < int(study.similarity.layer[-1]) else str(state)
-
-
-@paper()
-def similarity_shares(study: Study) -> Figure:
-    """Share of pairs above 0.9 and 0.99 over depth, raw and centred."""
-    figure = _by_threshold(study, "share_above", "above")
-    figure.axes[0].set(ylabel="share of pairs", ylim=(0, None))
-    return figure
-
-
-@paper()
-def cluster_counts(study: Study) -> Figure:
-    """Clusters per token over depth."""
-    figure = _by_threshold(study, "cluster_share", "linked above")
-    figure.axes[0].set(ylabel="clusters per token", ylim=(0, 1.04))
-    return figure
-
-
-@paper()
-def mixed_clusters(study: Study) -> Figure:
-    """Clusters that hold two different tokens, mean number in a text."""
-    figure = _by_threshold(study, "mixed_clusters", "linked above")
-    figure.axes[0].set(ylabel="mixed clusters in a text", ylim=(0, None))
-    return figure
-
-
-def _by_threshold(study: Study, name: str, words: str) -> Figure:
-    """One variable over states for every threshold, raw and centred."""
-    data = study.similarity
-    figure, panel = one_axes(None, height=2.75)
-    for threshold, colour in zip(data.threshold.values, PALETTE):
-        for kind, style in (("raw", "-"), ("centred", DASHED)):
-            line = data[name].sel(kind=kind, threshold=threshold)
-            panel.plot(data.layer, line, color=colour, ls=style, label=f"{words} {threshold:g}, {kind}")
-    by_state(panel, study.model["depth"], int(data.layer[-1]))
-    legend(figure)
-    return figure
-
-
-@paper()
-def same_token(study: Study) -> Figure:
-    """How much of the spike is one and the same token met twice."""
-    data = study.similarity
-    figure, panel = one_axes(None, height=2.75)
-    for threshold, colour in zip(data.threshold.values, PALETTE):
-        line = data["same_token_share"].sel(kind="raw", threshold=threshold)
-        panel.plot(data.layer, line, color=colour, label=f"of pairs above {threshold:g}")
-    base = data["same_token_base"].sel(kind="raw")
-    panel.plot(data.layer, base, color=SOFT, ls=DASHED, lw=1.0, label="of all pairs")
-    panel.set(ylabel="share that is the same token", ylim=(0, 1.04))
-    by_state(panel, study.model["depth"], int(data.layer[-1]))
-    legend(figure)
-    return figure
+def _ridge(panel: Axes, study: Study, source: Source, kind: str, states: Sequence[int], labels: Sequence[str]) -> None:
+    values = source.similarity["histogram"].sel(kind=kind, layer=list(states))
+    middle, low, high = band(values)
+    ends = (low, high) if "seed" in values.dims else None
+    histograms(np.nan_to_num(middle), np.asarray(study.similarity.attrs["edges"]), band=ends, labels=labels, ax=panel)

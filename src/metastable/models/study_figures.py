@@ -7,7 +7,15 @@ from matplotlib.figure import Figure
 
 from metastable.errors import unknown
 from metastable.models import head_figures, ladder_figures, similarity_figures, weight_figures
-from metastable.models.curves import group_curves, similarity_curves, sink_curves, sources
+from metastable.models.curves import (
+    LEAST,
+    at_thresholds,
+    group_curves,
+    rank_curves,
+    similarity_curves,
+    sink_curves,
+    sources,
+)
 from metastable.models.depth_axis import some_layers
 from metastable.models.depth_film import still
 from metastable.models.study_numbers import grouped_layer
@@ -41,37 +49,53 @@ def every_picture(study: Study) -> dict[str, Picture]:
 
 def picture(study: Study, name: str) -> Figure:
     """One picture by its name."""
-    known = every_picture(study)
-    if name not in known:
-        raise unknown("picture of this study", name, list(known))
-    return known[name].draw()
+    return named(every_picture(study), name).draw()
+
+
+def named(pictures: dict[str, Picture], name: str) -> Picture:
+    """One of the pictures of a study, or of a comparison."""
+    if name not in pictures:
+        raise unknown("picture of this record", name, list(pictures))
+    return pictures[name]
+
+
+def _bands(study: Study) -> str:
+    return " Bands: the least and the largest of the seeds." if len(sources(study)) > 1 else ""
 
 
 def _similarity(study: Study) -> dict[str, Picture]:
-    figures = similarity_figures
-    bands = " Bands: the least and the largest of the seeds." if study.controls is not None else ""
+    shown, bands = sources(study), _bands(study)
+    empty = " A row is empty where tokens have met and nothing is left beside their mean." if bands else ""
+    same = (*at_thresholds("of pairs\nabove", "same_token_share"), ("of all pairs", "same_token_base", {}))
     return {
         "cosines-raw": Picture(
-            lambda: figures.ridges(study, "raw"),
-            "Cosines of all pairs of tokens at different positions, by state; each row is scaled by its own peak.",
+            lambda: similarity_figures.ridges(study, "raw"),
+            "Cosines of all pairs of tokens at different positions, by state; each row is scaled by its own peak."
+            + bands,
         ),
         "cosines-centred": Picture(
-            lambda: figures.ridges(study, "centred"), "The same beside the mean direction of each text."
+            lambda: similarity_figures.ridges(study, "centred"),
+            f"The same beside the mean direction of each text.{empty}",
         ),
         "similarity": Picture(
-            lambda: similarity_curves(sources(study)),
+            lambda: similarity_curves(shown),
             f"Cosines and clusters (tokens linked above 0.9) over depth, raw and centred.{bands}",
         ),
-        "shares": Picture(lambda: figures.similarity_shares(study), "Share of pairs above 0.9 and above 0.99."),
+        "shares": Picture(
+            lambda: similarity_curves(shown, at_thresholds("pairs above", "share_above"), log=True),
+            f"Share of pairs above 0.9 and above 0.99; less than {LEAST:g} is not drawn.{bands}",
+        ),
         "clusters": Picture(
-            lambda: figures.cluster_counts(study),
-            "Clusters per token: 1 where no two tokens are linked, 1/n where all are one.",
+            lambda: similarity_curves(shown, at_thresholds("clusters per token,\nlinked above", "cluster_share")),
+            f"Clusters per token: 1 where no two tokens are linked, 1/n where all are one.{bands}",
         ),
         "mixed-clusters": Picture(
-            lambda: figures.mixed_clusters(study), "Clusters that hold two different tokens, mean number in a text."
+            lambda: similarity_curves(shown, at_thresholds("mixed clusters,\nlinked above", "mixed_clusters")),
+            f"Clusters that hold two different tokens, mean number in a text.{bands}",
         ),
         "same-token": Picture(
-            lambda: figures.same_token(study), "Share of the pairs that are one and the same token met twice."
+            lambda: similarity_curves(shown, same),
+            f"Share of the pairs that are one and the same token met twice.{bands}",
         ),
         "cloud": Picture(lambda: still(study), "The last state of the film."),
     }
@@ -82,7 +106,8 @@ def _heads(study: Study) -> dict[str, Picture]:
     found = {
         "groups": Picture(
             lambda: group_curves(sources(study)),
-            "How clear the groups of heads are, and how far other texts show the same ones; dots: layers with groups.",
+            "How clear the groups of heads are, and how far other texts show the same ones; dots: layers with groups."
+            + _bands(study),
         )
     }
     layers = set(some_layers(0, len(study.heads.layer) - 1, study.model["depth"] - 1, 3))
@@ -93,8 +118,14 @@ def _heads(study: Study) -> dict[str, Picture]:
             f"Correlation of the heads' attention maps in layer {layer}; lines part groups, where there are any.",
         )
     if study.ranks is not None:
+        few = f"mean over {study.ranks.sizes['text']} inputs of {round(float(study.ranks['tokens'].mean()))} tokens"
         found["ranks"] = Picture(
-            lambda: head_figures.rank_map(study), "Effective rank of the attention maps, mean over a few texts."
+            lambda: rank_curves(sources(study)),
+            f"Effective rank of the attention maps, {few}; dotted: spread evenly over the tokens that the mask leaves "
+            f"visible.{_bands(study)}",
+        )
+        found["rank-map"] = Picture(
+            lambda: head_figures.rank_map(study), f"Effective rank of the attention maps, {few}."
         )
     for layer in sorted(layers):
         found[f"activation-{layer}"] = Picture(
@@ -109,7 +140,8 @@ def _sinks(study: Study) -> dict[str, Picture]:
     found = {
         "sinks": Picture(
             lambda: sink_curves(sources(study)),
-            "Attention on the first token; dotted: spread evenly over the tokens that the mask leaves visible.",
+            "Attention on the first token; dotted: spread evenly over the tokens that the mask leaves visible."
+            + _bands(study),
         ),
         "sink-map": Picture(
             lambda: head_figures.sink_map(study), "Attention on the first token, mean over tokens and texts."
@@ -118,8 +150,8 @@ def _sinks(study: Study) -> dict[str, Picture]:
     for kind, words in head_figures.SINKS.items():
         if float(study.sinks["uniform"].sel(kind=kind)) > 0:
             found[f"sink-{kind}"] = Picture(
-                lambda k=kind: head_figures.sink_lines(study, k),  # type: ignore[misc]
-                f"Attention on {words}, beside what evenly spread attention would give.",
+                lambda k=kind: sink_curves(sources(study), k),  # type: ignore[misc]
+                f"Attention on {words}; dotted: spread evenly over what is read.{_bands(study)}",
             )
     return found
 

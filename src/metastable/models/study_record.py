@@ -115,7 +115,7 @@ def read(folder: str | os.PathLike[str]) -> Study:
         whole = {name: _there(home, name) for name in names}
         if whole["similarity"] is None or whole["cloud"] is None:
             raise ValueError("similarity.zarr or cloud.zarr is missing")
-        beside = {name: _there(home, f"controls_{name}") for name in MEASURED}
+        beside = {name: _there(home, f"controls_{name}") for name in (*MEASURED, "ranks")}
         controls = Controls((), **beside) if beside["similarity"] is not None else None
         return Study(home, settings, about["probe"]["model"], **whole, controls=controls, about=about)
     except InputError:

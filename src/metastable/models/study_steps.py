@@ -8,10 +8,11 @@ from typing import Any
 from metastable.errors import InputError
 from metastable.models.attention_ranks import attention_ranks
 from metastable.models.common_texts import few
+from metastable.models.controls import measure_controls
 from metastable.models.images import image_files
 from metastable.models.ladder import ladder
-from metastable.models.model import Given, Model
-from metastable.models.probe import probe
+from metastable.models.model import Model
+from metastable.models.probe import Probe, probe
 from metastable.models.spectra import spectra
 from metastable.models.stream import SAMPLE_OTHERS
 from metastable.models.study_record import MEASURED
@@ -67,7 +68,8 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
         _written(folder, f"controls_{name}", getattr(found.controls, name, None))
     report(Progress("cloud", None, "the first text once more"))
     write_dataset(folder, "cloud", token_cloud(model, found.first, found.layers))
-    _written(folder, "ranks", _ranks(model, few(found.sample), min(found.layers, LADDER_LAYERS)))
+    for name, ranks in _ranks(model, found).items():
+        _written(folder, name, ranks)
     facts = {
         "model": _facts(settings, model),
         "layers": found.layers,
@@ -81,9 +83,18 @@ def _probe(folder: Path, settings: Settings, model: Model, report: Report) -> No
     write_json(folder / "probe.json", facts)
 
 
-def _ranks(model: Model, given: Sequence[Given], layers: int) -> Any:
-    """Ranks of the attention maps of a few inputs; None where there are none."""
-    return attention_ranks(model, given, layers) if model.heads and given else None
+def _ranks(model: Model, found: Probe) -> dict[str, Any]:
+    """Ranks of the attention maps of a few inputs, of the model and of the controls that were possible."""
+    given, layers = few(found.sample), min(found.layers, LADDER_LAYERS)
+    own = attention_ranks(model, given, layers) if model.heads and given else None
+    if own is None or found.controls is None or found.controls.similarity is None:
+        return {"ranks": own}
+    names, seeds = (found.controls.similarity[axis].values.tolist() for axis in ("control", "seed"))
+
+    def measure(model: Model, texts: Any, resume: Path | None, passed: int) -> dict[str, Any]:
+        return {"ranks": attention_ranks(model, texts, layers)}
+
+    return {"ranks": own, "controls_ranks": measure_controls(model, given, names, seeds, model.longest, measure).ranks}
 
 
 def _spectra(folder: Path, model: Model, report: Report) -> None:

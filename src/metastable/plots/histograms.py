@@ -21,6 +21,7 @@ def histograms(
     counts: ArrayLike,
     edges: ArrayLike,
     *,
+    band: ArrayLike | None = None,
     labels: Sequence[str] | None = None,
     layout: str = "ridge",
     xlabel: str = "pairwise cosine similarity",
@@ -36,6 +37,8 @@ def histograms(
         Counts or densities, (m, bins); each row is scaled to a density of its own.
     edges
         Bin edges, (bins + 1,).
+    band
+        The least and the largest count of every bin, (2, m, bins), for example over seeds: shaded over the rows.
     labels
         One per row, for example "layer 12".
     layout
@@ -71,14 +74,19 @@ def histograms(
     if len(words) != len(heights):
         raise InputError(f"There are {len(heights)} histograms but {len(words)} labels; give one label each.")
     area = (np.nan_to_num(heights) * np.diff(bins)).sum(axis=1, keepdims=True)
-    density = np.nan_to_num(heights) / np.where(area > 0, area, 1.0)  # (m, bins)
+    area = np.where(area > 0, area, 1.0)
+    density = np.nan_to_num(heights) / area  # (m, bins)
+    ends = None if band is None else np.nan_to_num(np.asarray(band, dtype=float)) / area
+    if ends is not None and ends.shape != (2, *density.shape):
+        raise InputError(f"A band has shape {(2, *density.shape)}, least and largest, but {ends.shape} was given.")
     if layout == "ridge":
-        return _ridge(density, bins, words, xlabel, size, ax)
-    return _multiples(density, bins, words, xlabel, columns, size, ax)
+        return _ridge(density, ends, bins, words, xlabel, size, ax)
+    return _multiples(density, ends, bins, words, xlabel, columns, size, ax)
 
 
 def _ridge(
     density: Floats,
+    ends: Floats | None,
     bins: Floats,
     words: Sequence[str],
     xlabel: str,
@@ -89,12 +97,15 @@ def _ridge(
     axes = ax if isinstance(ax, Axes) or ax is None else next(iter(ax))
     figure, panel = one_axes(axes, 3.4, float(np.clip(0.9 + 0.3 * count, 1.6, 7.0)), size)
     # Each row is scaled by its own peak, as a spike at 1 would flatten all others.
+    low, high = (density, density) if ends is None else ends
     tints = matplotlib.colormaps["viridis"](np.linspace(0.12, 0.85, count))
     for k, (row, tint) in enumerate(zip(density, tints)):
-        base = count - 1 - k
-        outline = base + 0.92 * np.append(row, row[-1]) / (row.max() or 1.0)
+        base, peak = count - 1 - k, high[k].max() or 1.0
+        outline, least, most = (base + 0.92 * np.append(one, one[-1]) / peak for one in (row, low[k], high[k]))
         panel.fill_between(bins, base, outline, step="post", color=tint, alpha=0.75, lw=0, zorder=2 + k)
         panel.step(bins, outline, where="post", color="white", lw=0.8, zorder=2.1 + k)
+        if ends is not None:
+            panel.fill_between(bins, least, most, step="post", color=INK, alpha=0.3, lw=0, zorder=2.2 + k)
         panel.axhline(base, color=INK, lw=0.4, zorder=2.2 + k)
     panel.set_yticks([count - 1 - k for k in range(count)], words)
     panel.tick_params(axis="y", length=0)
@@ -105,6 +116,7 @@ def _ridge(
 
 def _multiples(
     density: Floats,
+    ends: Floats | None,
     bins: Floats,
     words: Sequence[str],
     xlabel: str,
@@ -118,6 +130,8 @@ def _multiples(
     for k, (panel, row, word) in enumerate(zip(axes, density, words)):
         panel.stairs(row, bins, fill=True, color=PALETTE[0], alpha=0.35)
         panel.stairs(row, bins, color=PALETTE[0], lw=0.8)
+        if ends is not None:
+            panel.stairs(ends[1, k], bins, baseline=ends[0, k], fill=True, color=INK, alpha=0.3)
         panel.set(title=word, xlim=(bins[0], bins[-1]), ylim=(0, None))
         panel.locator_params(nbins=4)
         if k % in_row == 0:
