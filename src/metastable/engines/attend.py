@@ -22,8 +22,8 @@ from metastable.errors import InputError, unknown
 
 SUMMATIONS = ("auto", "exact", "spectral")
 
-_NEAR = 100.0  # pairs per token that a causal expansion leaves to the exact sum
-_RUNNING = 1.8  # how much more modes cost when moments run along with the tokens
+_NEAR = 100.0  # pairs per token that a causal expansion leaves to the exact sum: a count
+_RUNNING = 1.8  # the work of a mode whose moments run along with the tokens, over that of one summed once: 1.4 to 1.8
 
 
 class Attended(NamedTuple):

@@ -12,8 +12,8 @@ from metastable.engines.exact.sums import tile_cost
 from metastable.engines.simd.threads import cores
 from metastable.solve.plan import Plan
 
-_ADAPTIVE_STAGES = 6
-_CHART_PRODUCTS = 4  # the chart compiled by JAX makes about four times the arrays of a plain velocity
+_ADAPTIVE_STAGES = 6  # of tsit5; the same for every engine, so that it decides nothing between them
+_CHART_PRODUCTS = 4  # the chart compiled by JAX makes about four times the arrays of a plain velocity: a count
 
 
 def evaluations(plan: Plan) -> float:
