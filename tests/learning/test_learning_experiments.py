@@ -219,6 +219,21 @@ def test_onsets_of_sinks_are_the_steps_from_which_on_they_last() -> None:
     assert words in sinks_in_training.finding(params, data).measured
 
 
+def test_one_and_several_heads_are_fitted_full_and_causal() -> None:
+    made = {(system.heads, system.mask) for system in fitted_systems.SYSTEMS.values() if not system.own_layers}
+    assert {(heads, mask) for heads in (False, True) for mask in ("full", "causal")} <= made
+    system = fitted_systems.SYSTEMS["causal heads"]
+    numbers = fitted_systems.first_numbers(system, 4, 2, 3, 2, 0)
+    assert fitted_systems.dynamics_of(system, numbers).weights.heads == 3
+    params = model_best_system.Params(systems=("several heads", "causal heads"))
+    texts = 1.0 + 0.01 * np.linspace(-1.0, 1.0, 24)[:, None]
+    data = {f"m/{key}": texts for key in ("frozen tokens", "rung 0", "rung 1", "rung 2")}
+    for name, share in (("several heads", 0.4), ("causal heads", 0.8)):
+        data |= {f"m/{name}/distance": share * texts, f"m/{name}/stop": np.full(11, 0.3)}
+    found = {v.claim: v.status for v in best_system_verdicts.judge_model(params, data, "m")}
+    assert found["Full attention of several heads explains more than causal (m)."] == "holds"
+
+
 @pytest.mark.slow
 def test_units_that_a_narrow_mlp_has_not_stay_away() -> None:
     params = experiment("optimised-mlp").params(**TINY["optimised-mlp"])

