@@ -82,12 +82,40 @@ def test_what_fails_fails_alone(workers):
     assert pool.free == 1
 
 
+def in_a_loop(work):
+    """A browser may keep an event loop in this thread."""
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    thread.join(2 * SOON)
+    assert not thread.is_alive()
+
+
+async def still_there():
+    return False
+
+
+def test_a_server_that_stops_gives_up_its_work():
+    workshop, ticket, begun, end = Workshop(), Ticket(), threading.Event(), threading.Event()
+
+    async def stopped():
+        task = asyncio.ensure_future(
+            workshop.work(lambda: (begun.set(), end.wait(SOON)), False, ticket, still_there, "a")
+        )
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        end.set()
+
+    in_a_loop(stopped)
+    assert ticket.gone
+    workshop.close()
+
+
 def test_a_request_nobody_waits_for_is_never_begun():
     """It waits behind a job of its own session; when its turn comes, it is over."""
     workshop, begun, end = Workshop(), [], threading.Event()
-
-    async def still_there():
-        return False
 
     async def left():
         return True
@@ -103,9 +131,6 @@ def test_a_request_nobody_waits_for_is_never_begun():
         with pytest.raises(Cancelled):
             await second
 
-    thread = threading.Thread(target=lambda: asyncio.run(both()))  # a browser may keep a loop in this thread
-    thread.start()
-    thread.join(2 * SOON)
-    assert not thread.is_alive()
+    in_a_loop(both)
     assert begun == []
     workshop.close()

@@ -140,12 +140,14 @@ class Workshop:
             return function()
 
         future = asyncio.wrap_future((self.light if light else self.heavy).submit(session, unless_gone))
-        while True:
-            done, _ = await asyncio.wait({future}, timeout=0.3)
-            if done:
-                return future.result()
-            if await gone():
-                ticket.cancel()
+        try:
+            while not (await asyncio.wait({future}, timeout=0.3))[0]:
+                if await gone():
+                    ticket.cancel()
+            return future.result()
+        except asyncio.CancelledError:  # the server stops
+            ticket.cancel()
+            raise
 
     def close(self) -> None:
         """Stop taking work."""
