@@ -15,16 +15,11 @@ SHOWN = {
     "xlnet": ({"vocab_size": 50, "d_model": 16, "n_layer": 3, "n_head": 4, "d_inner": 24}, 4, "full"),
     "longformer": (PLAIN | {"attention_window": [4, 4, 4]}, 0, "full"),
     "fnet": ({k: v for k, v in PLAIN.items() if k != "num_attention_heads"}, 0, "full"),
-    "pegasus_x": (  # its maps are pairs: local and global
-        {"vocab_size": 50, "d_model": 16, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 4}
-        | {"decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "num_global_tokens": 2}
-        | {"block_size": 4},
-        0,
-        "full",
-    ),
     "mamba": ({"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "state_size": 4}, 0, "full"),
 }
-USUAL = ("longformer", "pegasus_x")
+PEGASUS = {"vocab_size": 50, "d_model": 16, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 4}
+PEGASUS |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "num_global_tokens": 2}
+PEGASUS |= {"block_size": 4}
 REFORMER = {
     **{"vocab_size": 50, "hidden_size": 16, "attn_layers": ["local"] * 3, "num_attention_heads": 4},
     **{"attention_head_size": 4, "feed_forward_size": 24, "axial_pos_shape": [8, 8], "axial_pos_embds_dim": [8, 8]},
@@ -40,7 +35,7 @@ def made(kind, sizes):
     return tf.AutoModel.from_config(tf.AutoConfig.for_model(kind, **sizes)).eval()
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=() if k in USUAL else pytest.mark.slow) for k in SHOWN])
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=() if k == "longformer" else pytest.mark.slow) for k in SHOWN])
 def test_what_a_model_shows_is_measured(kind, tmp_path):
     sizes, heads, mask = SHOWN[kind]
     made(kind, sizes).save_pretrained(tmp_path)
@@ -59,3 +54,9 @@ def test_a_text_that_is_filled_up_is_refused():
     with pytest.raises(InputError, match="makes 12 states of 10 tokens"):
         probe(model, [IDS])
     assert probe(model, [IDS[:8]]).tokens == 8
+
+
+def test_states_in_several_parts_are_refused():
+    """Those of a Pegasus-X are pairs: local and global tokens."""
+    with pytest.raises(InputError, match="states in several parts"):
+        probe(made("pegasus_x", PEGASUS), [IDS])

@@ -31,7 +31,7 @@ def notes(tell: Callable[[str], None] | None = None) -> Iterator[list[str]]:
     """
     found: list[str] = []
 
-    def see(message: Warning | str, category: type[Warning], filename: str, *_: Any) -> None:
+    def see(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
         sentence = " ".join(str(message).split())
         if filename.startswith(_HOME) and sentence not in found:
             found.append(sentence)

@@ -180,6 +180,8 @@ class GenericModel(ModuleModel):
     def _checked(self, states: Sequence[Any], maps: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         if not states:
             raise InputError(f"{self.name!r} shows no hidden states, so there is nothing to measure.")
+        if not all(hasattr(x, "ndim") for x in states):  # those of Pegasus-X are local and global ones
+            raise InputError(f"{self.name!r} shows states in several parts, so there is nothing to compare.")
         shape = states[0].shape
         if any(x.ndim != 3 for x in states):
             raise InputError(

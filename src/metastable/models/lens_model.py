@@ -176,8 +176,11 @@ class LensModel(Model):
     def _masks(self) -> list[str]:
         """The mask of every layer that shows its map, from a trial."""
         found: list[str] = []
-        ids = self._trial
-        self.watch(ids, self.depth, lambda layer, x: None, lambda layer, A: found.append(mask_of((A > 0).any(0))))
+
+        def see(layer: int, A: np.ndarray) -> None:
+            found.append(mask_of(np.any(A > 0, axis=0)))
+
+        self.watch(self._trial, self.depth, lambda layer, x: None, see)
         return found
 
     def mask(self, layer: int) -> str:
