@@ -112,3 +112,23 @@ def test_a_run_that_ended_keeps_its_status_and_holds_up_no_stop(rule):
     assert np.isfinite(runs[0].x).all()
     assert len(runs[1]) == len(runs[0]) + 1 < 81
     assert (runs[1].x == 0.0).all()
+
+
+def test_an_adaptive_method_takes_no_steps_for_a_run_that_ended():
+    """Tokens that are nan took 100,000 steps in each segment, and every other run with them."""
+    from metastable.engines import ENGINES
+    from metastable.engines.interface import Stops
+    from metastable.solve.driver import _Course
+    from metastable.solve.plan import make_plan
+    from metastable.solve.segments import Fate
+
+    plan, x = make_plan(ms.Dynamics(), ms.initial.sphere(3, 2, runs=2), t=1.0, method="tsit5")
+    course = _Course.begin(plan, ENGINES["dense"], x)
+    course.note({1: Fate(0, "stalled", "")})
+    stops = Stops(np.ones(1), 1.0, np.zeros(1, np.int64), np.ones(1), np.ones(1, bool))
+    state, saved = ENGINES["dense"].advance(plan, course.state, stops)
+    assert not saved.exhausted.any()
+    assert saved.reached.tolist() == [1.0, 0.0]
+    assert np.isfinite(state["x"]).all(axis=(1, 2)).tolist() == [True, False]
+    alone = ms.simulate(ms.Dynamics(), x[0], t=1.0, method="tsit5", save=2)
+    assert np.abs(state["x"][0] - alone.x[-1]).max() < 1e-7

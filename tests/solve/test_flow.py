@@ -70,7 +70,7 @@ SOME = [  # the quickest to compile; `-m slow` tries the rest
 STEPS = [("sphere", "rk4"), ("sphere", "layers"), ("euclidean", "euler")]
 
 
-@pytest.mark.parametrize("method", ["rk4", "tsit5"])
+@pytest.mark.parametrize("method", ["rk4", pytest.param("tsit5", marks=pytest.mark.slow)])
 def test_a_gradient_in_tokens_v_and_beta(method):
     """The quick one of these tests: value and slope are one compiled function, of one step or a few."""
 

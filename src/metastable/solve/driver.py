@@ -117,8 +117,11 @@ class _Course:
         return bool(ended) or self.following >= len(self.plan.times)
 
     def note(self, fates: Mapping[int, Fate]) -> None:
-        """Remember which runs have ended."""
+        """Remember which runs have ended; an adaptive method takes no step for tokens that are nan."""
         self.ended[list(fates)] = True
+        if fates and self.plan.method.adaptive:
+            over = np.resize(self.ended, self.plan.runs)[:, None, None]  # copies too
+            self.state = {name: np.where(over, np.nan, a) if np.ndim(a) == 3 else a for name, a in self.state.items()}
 
     # --- where to go next ---
 

@@ -193,23 +193,26 @@ def solve(
     atol: Array | float,
     method: Method,
 ) -> Reached:
-    """y' = f(t, y) by a diffrax solver."""
+    """y' = f(t, y) by a diffrax solver; y that is not finite stays at t0, where it would take all the steps."""
     import diffrax  # two seconds, which fixed steps need not wait for
 
     assert isinstance(method, Adaptive)
+    sound = jnp.isfinite(y).all()
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, _: f(t, y)),
         method.solver(),
         t0,
         t1,
         None,
-        y,
+        jnp.where(sound, y, 0.0),
         saveat=diffrax.SaveAt(subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)]),
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol, dtmin=1e-13 * jnp.maximum(1.0, jnp.abs(t1))),
         max_steps=MOST_STEPS,
         throw=False,
     )
-    ok = solution.result == diffrax.RESULTS.successful
-    exhausted = solution.result == diffrax.RESULTS.max_steps_reached
-    reached = jnp.where(ok, t1, jnp.where(jnp.isfinite(solution.ts[1][0]), solution.ts[1][0], t0))
-    return Reached(solution.ys[1][0], reached, exhausted, solution.ys[0])
+    ok = sound & (solution.result == diffrax.RESULTS.successful)
+    exhausted = sound & (solution.result == diffrax.RESULTS.max_steps_reached)
+    there = sound & jnp.isfinite(solution.ts[1][0])
+    reached = jnp.where(ok, t1, jnp.where(there, solution.ts[1][0], t0))
+    x, saved = (jnp.where(sound, ys, jnp.nan) for ys in (solution.ys[1][0], solution.ys[0]))
+    return Reached(x, reached, exhausted, saved)

@@ -227,7 +227,7 @@ def _adaptive(plan: Plan, state: State, stops: Stops, group: np.ndarray) -> tupl
     numbers = [plan.number(v) for v in (state["t"], stops.end, times, plan.rtol, plan.atol, state["count"])]
     y = plan.number(state["y"])
     got = many(cast(plan.model, plan.dtype), chart, y, state["refs"], _shakes(plan, group), *numbers)
-    saturated = float(jnp.max(got.closest)) < _SATURATED
+    saturated = float(jnp.nanmax(got.closest)) < _SATURATED
     after = {
         "y": np.asarray(got.y),
         "refs": np.asarray(got.refs),
