@@ -104,7 +104,7 @@ def test_broken_assumptions_are_broken():
     [
         (beyond, {"n": 8, "instances": 4, "chunk": 4}, 13),
         (discrete_time, {"n": 8, "instances": 2, "chunk": 2, "steps": (1.0,), "shown": 1.0, "layers": 3}, 6),
-        (multi_head, {"n": 8, "instances": 3, "chunk": 3, "heads": (1, 2)}, 5),
+        (multi_head, {"n": 8, "instances": 3, "chunk": 3, "heads": (1, 2)}, 6),
     ],
 )
 def test_small_runs(module, options, count, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from metastable import plots
-from metastable.experiments import claim_instances, codimension_high
+from metastable.experiments import claim_instances, codimension_high, exact_pairs
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.codimension_cases import (
@@ -57,7 +57,19 @@ def run(params: Params, work: Work) -> Data:
     ):
         count = min(count, params.instances)  # one requested instance is one of each
         data |= {f"{name}_{key}": value for key, value in work.parts(name, count, step, make).items()}
-    return data
+    return data | work.part("pairs", lambda: _pairs(params))
+
+
+def _pairs(params: Params) -> Data:
+    """Two groups of tokens under the symmetric V (`exact_pairs`), added after a first look: they tell half the beta."""
+    count, claim = min(params.instances, exact_pairs.COUNT), replace(CLAIM, rate=_leading)
+    symmetric = [k for k in range(len(FAMILIES) * (count + 1)) if (params.seed + k) % len(FAMILIES) == 1][:count]
+    cases = [triple(params, k) for k in symmetric]
+    return exact_pairs.pairs(claim, cases, params.seed, params.method, params.chunk)
+
+
+def _leading(case: Triple) -> float:
+    return float(np.linalg.eigvalsh(case.V)[-1])
 
 
 def _measured(
@@ -152,6 +164,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             f"that, so generic weights settle (see docs/hunt.md). Relative distances: {spreads['turning_']}",
         ),
         _in_high_dimension(params, data, claim),
+        exact_pairs.verdict(data, SOURCE, params.seed),
     ]
 
 
