@@ -116,11 +116,19 @@ def test_thresholds_of_noise_are_those_of_bessel_functions(beta):
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "order"), [(0.6, 0.92), (0.9, 0.60), (1.1, 0.03), (1.5, 0.02)])
 def test_order_parameters_of_the_oracle(share, order):
-    """ORACLES 25: beta = 2, n = 4,000, sigma at a share of its threshold. Above it the order is chance, n^(-1/2)."""
+    """ORACLES 25: beta = 2, n = 4,000, sigma at a share of its threshold. Above it the order is chance, n^(-1/2).
+
+    The oracle's numbers are of single runs, which scatter by n^(-1/2)/(2 |1-f|)^(1/2), f = share^2: 0.026 at 0.9. So
+    they are met to 0.03, and the law of infinitely many tokens to 0.02, the error of Euler's steps and of five runs.
+    """
     sigma = share * noise_threshold(2.0)
     cases = [noise_runs.Case(2, "softmax", 2.0, sigma, seed) for seed in range(noise_runs.TOGETHER)]
     found = np.sqrt(np.mean(noise_runs.settled(cases, 4000)[:, 0] ** 2))
-    assert found == pytest.approx(order, abs=0.02)
+    assert found == pytest.approx(order, abs=0.03)
+    if share < 1.0:
+        law = noise_against_order.settled_order(Dynamics(beta=2.0, noise=sigma), cases[0].tau)
+        assert found == pytest.approx(law, abs=0.02)
+        assert order == pytest.approx(law, abs=0.03)
 
 
 @pytest.mark.parametrize("how", ["quick", "default", "full"])
