@@ -123,6 +123,21 @@ def test_workers_that_never_begin_are_given_up(monkeypatch, task, said):
             everything(pool, [(0, square, (task,))], 30.0)
 
 
+def gathered(value):
+    import metastable as ms
+
+    return float(ms.simulate(ms.Dynamics(), ms.initial.sphere(300, 64), 0.5, save=2, engine="exact").x.sum())
+
+
+@pytest.mark.slow
+def test_a_worker_with_one_thread_computes_on_the_host_too(monkeypatch):
+    """JAX's only thread waited for the host, which waited for it: arrays of more than 100 kB, the exact engine."""
+    monkeypatch.setattr(worker_pool, "threads_each", lambda workers: 1)
+    with WorkerPool(1, limit=60.0) as pool:
+        found = everything(pool, [(k, gathered, (k,)) for k in range(3)], 200.0)
+    assert [outcome.why for outcome in found.values()] == ["", "", ""]
+
+
 def test_a_pool_leaves_no_process_behind():
     with WorkerPool(1) as pool:
         worker = everything(pool, [(0, pid, (0,))])[0].value

@@ -145,7 +145,7 @@ def spacings(data: Data, d: int) -> np.ndarray:
     """
     centres = np.maximum.accumulate(_drawn(data[f"spaced {d}"])[:, ::-1], axis=1)  # more at smaller spacings
     clusters, logs = _drawn(data[f"clusters {d}"]), np.log(DELTAS)[::-1]
-    return np.exp(np.stack([np.interp(np.log(c), np.log(m), logs) for c, m in zip(clusters, centres)]))
+    return np.asarray(np.exp([np.interp(np.log(c), np.log(m), logs) for c, m in zip(clusters, centres)]))
 
 
 def _scale(params: Params, data: Data, d: int) -> Verdict:

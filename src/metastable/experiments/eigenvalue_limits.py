@@ -30,16 +30,24 @@ SAVES = 33
 
 
 class Grid(Protocol):
-    """What is needed of the experiment's parameters."""
+    """What is needed of the experiment's parameters, `eigenvalue_maps.Params`."""
 
-    n: int
-    beta: float
-    a: tuple[float, ...]
-    t: float
-    dt: float
-    slow: float
-    instances: int
-    seed: int
+    @property
+    def n(self) -> int: ...
+    @property
+    def beta(self) -> float: ...
+    @property
+    def a(self) -> tuple[float, ...]: ...
+    @property
+    def t(self) -> float: ...
+    @property
+    def dt(self) -> float: ...
+    @property
+    def slow(self) -> float: ...
+    @property
+    def instances(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
 
 
 def pairs(params: Grid) -> list[tuple[float, float]]:

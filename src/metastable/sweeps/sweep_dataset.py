@@ -48,8 +48,8 @@ def as_dataset(
         points = frame.drop_duplicates(SAMPLE).set_index(SAMPLE)[list(drawn)].sort_index()
         data = data.assign_coords({name: (SAMPLE, points[name].to_numpy()) for name in drawn})
     fields = TARGETS[str(settings.get("target", "simulate"))].table.model_fields
-    for name in data.coords:
-        said = str(fields[str(name)].description) if name in fields else str(name)
+    for name in map(str, data.coords):
+        said = str(fields[name].description) if name in fields else name
         data[name].attrs.update(long_name=said.split(" [")[0], units="1")
     kept = {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
     return data.assign_attrs(kept)
@@ -90,7 +90,7 @@ def _joined(
     dims = known or tuple(f"{name}_axis{k}" for k in range(len(shape)))
     dims = tuple(dim if data.sizes.get(dim, size) == size else f"{name}_{dim}" for dim, size in zip(dims, shape))
     first = flat[columns[places[0]]]
-    values = np.full((*first.shape, *shape), np.nan)
+    values = np.full((*shape, *first.shape), np.nan)
     for place, column in columns.items():
-        values[(..., *place)] = flat[column].values
-    return xarray.DataArray(values, dims=(*first.dims, *dims), coords=first.coords)
+        values[place] = flat[column].values
+    return xarray.DataArray(values, dims=(*dims, *first.dims), coords=first.coords).transpose(*first.dims, ...)
