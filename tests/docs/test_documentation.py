@@ -10,6 +10,7 @@ import pytest
 
 from metastable.errors import InputError
 from metastable.experiments import EXPERIMENTS
+from metastable.explorer import presets
 from tests.docs.test_extending import run_blocks
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +120,15 @@ def test_formulas_need_no_network(text: str, monkeypatch: pytest.MonkeyPatch) ->
     assert made.startswith("<math ")
     assert 'display="block"' in made
     assert "http" not in made.replace("http://www.w3.org/1998/Math/MathML", "")
+
+
+def test_the_lesson_names_what_the_laboratory_has() -> None:
+    """Presets, buttons and the number of the tour's steps, as their pages write them."""
+    page = " ".join((DOCS / "howto" / "teaching.md").read_text().split())
+    named = {name for name in re.findall(r"(?<!\*)\*([^*|]+)\*(?!\*)", page)}
+    titles = {one.title for one in presets.PRESETS}
+    words = "".join(path.read_text() for path in (ROOT / "src" / "metastable" / "explorer").glob("*.py"))
+    assert [name for name in named if name not in titles and f'"{name}"' not in words] == []
+    assert len(named & titles) >= 6
+    assert len(presets.TOUR) >= 6
+    assert "V = -I" in presets.TOUR[5].text
