@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ class Witness:
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path, moments: Sequence[int | str]) -> None:
-        self.folder, self.moments, self.count = folder, set(moments), 0
+        self.folder, self.moments, self.count, self.lock = folder, set(moments), 0, threading.RLock()
         places: list[tuple[Any, str]] = [(pathlib.Path, name) for name in ("replace", "rename", "mkdir", "unlink")]
         for home, name in [*places, (os, "replace")]:
             patch.setattr(home, name, self.watched(getattr(home, name)))
@@ -38,11 +39,12 @@ class Witness:
         def watch(*args: Any, **options: Any) -> Any:
             places = [Path(place) for place in args if isinstance(place, (str, Path))]
             if any(place.is_relative_to(self.folder) for place in places):
-                now = {self.count, *(place.name for place in places)} & self.moments
-                for moment in now if self.folder.exists() else ():
-                    self.moments.discard(moment)
-                    shutil.copytree(self.folder, cut_at(self.folder, moment))
-                self.count += 1
+                with self.lock:  # zarr writes from several threads: no moment is copied twice
+                    now = {self.count, *(place.name for place in places)} & self.moments
+                    for moment in now if self.folder.exists() else ():
+                        self.moments.discard(moment)
+                        shutil.copytree(self.folder, cut_at(self.folder, moment))
+                    self.count += 1
             return act(*args, **options)
 
         return watch
@@ -68,7 +70,7 @@ def assert_same(found: Study, whole: Study) -> None:
             assert one.identical(other), name
     assert found.controls is not None
     assert whole.controls is not None
-    for name in MEASURED:
+    for name in (*MEASURED, "ranks"):
         assert getattr(found.controls, name).identical(getattr(whole.controls, name)), name
     timeless = [{key: value for key, value in s.about["probe"].items() if key != "seconds"} for s in (found, whole)]
     assert timeless[0] == timeless[1]
