@@ -75,7 +75,7 @@ class Lab {
           slot.seen = query;
         }
       }
-      this.message("");
+      if (!(this.spoken > flight.began)) this.message(""); // a later refusal is not this run's to clear
     } catch (error) {
       if (error.name !== "AbortError") this.message(error.message, true);
       else if (slot.wanted === query) this.message("Cancelled; change a setting to compute again.");
@@ -124,6 +124,7 @@ class Lab {
   message(text, bad = false) {
     const box = document.getElementById("lab-message");
     if (!box) return;
+    this.spoken = performance.now();
     box.textContent = text;
     box.classList.toggle("lab-bad", bad);
   }
