@@ -144,10 +144,12 @@ def check(params: Params) -> dict[str, Check]:
 
 
 def finding(params: Params, data: Data) -> Finding:
-    start, end, when = [], [], []
+    start: list[float] = []
+    end: list[float] = []
+    when: list[str] = []
     for kind in KINDS:
         ratio = np.exp(verdicts.pooled(params, data, kind, "ratio").mean(axis=1))
-        start, end = [*start, ratio[0]], [*end, ratio[-1]]
+        start, end = [*start, float(ratio[0])], [*end, float(ratio[-1])]
         trained = verdicts.learned(params, data, kind)
         steps = verdicts.onsets(params, data, kind, *verdicts.READINGS[0])[trained]
         when.append(f"{verdicts.said_of(steps)}, {kind}")
