@@ -130,5 +130,3 @@ def test_an_adaptive_method_takes_no_steps_for_a_run_that_ended():
     assert not saved.exhausted.any()
     assert saved.reached.tolist() == [1.0, 0.0]
     assert np.isfinite(state["x"]).all(axis=(1, 2)).tolist() == [True, False]
-    alone = ms.simulate(ms.Dynamics(), x[0], t=1.0, method="tsit5", save=2)
-    assert np.abs(state["x"][0] - alone.x[-1]).max() < 1e-7
