@@ -144,8 +144,11 @@ def threads_each(workers: int) -> int:
 @contextmanager
 def shared_cores(threads: int) -> Iterator[None]:
     """Cores shared out among workers: every library that starts threads reads its number from here."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "METASTABLE_THREADS", "NPROC")
-    ours = {name: str(threads) for name in names if name not in os.environ}
+    wanted = dict.fromkeys(
+        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "METASTABLE_THREADS"), threads
+    )
+    wanted["NPROC"] = max(2, threads)  # JAX's; with one, a sum on the host waits for ever for arrays over 100 kB
+    ours = {name: str(number) for name, number in wanted.items() if name not in os.environ}
     if threads == 1 and "XLA_FLAGS" not in os.environ:
         ours["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     os.environ.update(ours)
