@@ -92,9 +92,6 @@ def no_device() -> str | None:
 
 
 jax.config.update("jax_enable_x64", True)
-# JAX has as many threads as cores (NPROC). With one, a computation that waits for the host (`engines.exact`) would hold
-# the thread that brings the host its arrays, for ever, where these have more than 100 kB.
-jax.config.update("jax_cpu_enable_async_dispatch", False)
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ and can_keep("compiled") is not None:
     jax.config.update("jax_compilation_cache_dir", str(can_keep("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.01)  # dozens of small ones add up to seconds

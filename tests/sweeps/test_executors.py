@@ -8,7 +8,6 @@ import time
 import pytest
 
 from metastable.engines.exact import host_engines
-from metastable.engines.simd.threads import available
 from metastable.errors import InputError
 from metastable.sweeps import worker_pool
 from metastable.sweeps.choose_executor import make_executor
@@ -39,14 +38,6 @@ def careful(value):
         time.sleep(value)
     except Exception as error:
         raise InputError(f"It could not be computed: {error}") from error
-
-
-def summed_by_kernels(n):
-    """The last order parameter of a run whose sums are made on the host, while XLA waits."""
-    import metastable as ms
-
-    data = ms.observe_many(ms.Dynamics(), ms.initial.sphere(n, 16, runs=1), "order", t=0.3, save=2, engine="exact")
-    return float(data.order[-1, 0])
 
 
 def everything(executor, tasks, timeout=60.0):
@@ -87,16 +78,6 @@ def test_workers_with_one_thread_each_leave_xla_two(monkeypatch):
     assert "NPROC" not in os.environ
     monkeypatch.setenv("NPROC", "1")  # the user's own wish is kept, and kernels step aside
     assert "NPROC=1" in str(host_engines.unsupported(None))
-
-
-@pytest.mark.slow
-def test_workers_with_one_thread_each_run_kernels():
-    pool = WorkerPool(max(2, available()), limit=120.0)
-    try:
-        found = everything(pool, [(300, summed_by_kernels, (300,))], timeout=150.0)
-    finally:
-        pool.close()
-    assert found[300].value == pytest.approx(summed_by_kernels(300), abs=1e-12)
 
 
 class Import:
