@@ -125,7 +125,7 @@ def test_formulas_need_no_network(text: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_lesson_names_what_the_laboratory_has() -> None:
     """Presets, buttons and the number of the tour's steps, as their pages write them."""
     page = " ".join((DOCS / "howto" / "teaching.md").read_text().split())
-    named = {name for name in re.findall(r"(?<!\*)\*([^*|]+)\*(?!\*)", page)}
+    named = set(re.findall(r"(?<!\*)\*([^*|]+)\*(?!\*)", page))
     titles = {one.title for one in presets.PRESETS}
     words = "".join(path.read_text() for path in (ROOT / "src" / "metastable" / "explorer").glob("*.py"))
     assert [name for name in named if name not in titles and f'"{name}"' not in words] == []
