@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "mathml",
     "parts",
+    "verdicts",
     "plain_docstrings",
 ]
 exclude_patterns = ["_build", "**.ipynb_checkpoints", "README.md"]

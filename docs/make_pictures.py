@@ -22,7 +22,7 @@ GALLERY = {
     "one-cluster": ("", {"times": [0.0, 3.0, 6.0, 12.0]}),
     "clusters-left": ("--mask causal --beta 9 --seed 3", {"kind": "series", "observable": "clusters"}),
     "spiral": ("--V 1,0.5+2j,0.5-2j --beta 4 --t 3", {"kind": "trajectories"}),
-    "repulsion": ("--d 2 --V=-1 --beta 1 --n 24", {"times": [0.0, 1.0, 5.0, 15.0]}),
+    "repulsion": ("--d 2 --V=-1 --n 24", {"times": [0.0, 1.0, 5.0, 15.0]}),
     "hyperplanes": (
         "--geometry rescaled --V 1,-0.5 --d 2 --n 40 --t 8",
         {"kind": "hyperplanes"},
