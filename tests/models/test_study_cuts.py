@@ -38,14 +38,15 @@ class Witness:
     def watched(self, act: Any) -> Any:
         def watch(*args: Any, **options: Any) -> Any:
             places = [Path(place) for place in args if isinstance(place, (str, Path))]
-            if any(place.is_relative_to(self.folder) for place in places):
-                with self.lock:  # zarr writes from several threads: no moment is copied twice
-                    now = {self.count, *(place.name for place in places)} & self.moments
-                    for moment in now if self.folder.exists() else ():
-                        self.moments.discard(moment)
-                        shutil.copytree(self.folder, cut_at(self.folder, moment))
-                    self.count += 1
-            return act(*args, **options)
+            if not any(place.is_relative_to(self.folder) for place in places):
+                return act(*args, **options)
+            with self.lock:  # zarr writes from several threads: no moment is copied twice, nothing moves meanwhile
+                now = {self.count, *(place.name for place in places)} & self.moments
+                for moment in now if self.folder.exists() else ():
+                    self.moments.discard(moment)
+                    shutil.copytree(self.folder, cut_at(self.folder, moment))
+                self.count += 1
+                return act(*args, **options)
 
         return watch
 
