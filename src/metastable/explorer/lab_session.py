@@ -25,6 +25,7 @@ class Session:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.client = ui.context.client  # scripts reach the page also when the button that asked is gone
         self.setters: dict[str, Callable[[Any], None]] = {}
         self.on_matrix: Callable[[], None] = lambda: None  # V or d changed: its sliders must follow
         self.quiet = False
@@ -116,4 +117,4 @@ class Session:
 
     def run(self, script: str) -> None:
         """Run a script in this page."""
-        ui.run_javascript(f"if (window.lab) {{ {script} }}")
+        self.client.run_javascript(f"if (window.lab) {{ {script} }}")

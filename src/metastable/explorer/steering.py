@@ -166,7 +166,8 @@ def work_of(state: Mapping[str, Any], runs: int = 1) -> float:
     """
     full = {**DEFAULTS, **state}
     steps = max(1.0, full["t"] / max(_step(full), 1e-9))
-    return float(max(2, full["n"])) ** 2 * steps * max(1, full["heads"]) * max(1, full["d"]) * runs
+    pairs = float(max(2, full["n"])) ** 2
+    return float(pairs * steps * max(1, full["heads"]) * max(1, full["d"]) * runs)
 
 
 def _step(full: Mapping[str, Any]) -> float:

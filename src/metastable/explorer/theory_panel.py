@@ -129,7 +129,7 @@ def _measured(run: Trajectory, triple: Triple, claim: Claim, facts: dict[str, An
     facts |= {
         "limit": target.describe(),
         "claim": claim.name,
-        "measured": "Distance from the limit, of the cloud's size",
+        "measured": "Distance from the limit (relative)",
     }
     return Theory(facts, segments, np.asarray(run.t[kept], dtype=float), distances)
 
