@@ -115,6 +115,7 @@ def broken_equation(kind: str) -> Iterator[None]:
             stack.enter_context(patch.object(masks.Mask, "rows", lambda self, queries, n: None))
         elif kind == "no V":
             stack.enter_context(patch.object(attention, "values", lambda now, x: x[..., None, :, :]))
+            stack.enter_context(patch.object(attention, "output", lambda now, mixed: mixed.sum(axis=-3)))
         else:
             for part in normalise.NORMALISATIONS.values():
                 stack.enter_context(_changed(part, rows=_transposed_rows(part.rows), unscaled=None, by_rows=False))

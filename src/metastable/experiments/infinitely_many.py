@@ -129,7 +129,7 @@ def run(params: Params, work: Work) -> Data:
 
 def _groups(params: Params, d: int, n: int) -> Data:
     """Two groups of n tokens, as many runs as samples are made at once."""
-    x0, angle = sphere_pairs.tokens(n, d, min(params.together(n), params.count(n)), params.seed)
+    x0, angle = sphere_pairs.tokens(n, d, min(params.together(n), params.count(n)), params.seed, params.beta)
     x = _moved(params, x0, [params.horizon])[-1]
     return sphere_pairs.measured(x, angle, params.beta, params.horizon, key=f"groups {d}-{n}")
 

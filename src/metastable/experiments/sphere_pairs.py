@@ -35,10 +35,10 @@ def sizes(n: int) -> tuple[int, int]:
     return n - n // 3, n // 3
 
 
-def tokens(n: int, d: int, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (runs, n, d) and their angles (runs,), drawn from 0.5 to 2."""
+def tokens(n: int, d: int, runs: int, seed: int, beta: float | np.ndarray = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens (runs, n, d) and their angles (runs,), drawn from 0.5 to 2; nearer at large beta, where all else waits."""
     rng = np.random.default_rng([seed, n, d, 37])
-    angle = rng.uniform(0.5, 2.0, runs)
+    angle = rng.uniform(0.5, 2.0, runs) / np.sqrt(np.maximum(1.0, beta))
     first = rng.standard_normal((runs, d))
     first /= np.linalg.norm(first, axis=1, keepdims=True)
     across = rng.standard_normal((runs, d))
