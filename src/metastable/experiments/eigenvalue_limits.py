@@ -6,7 +6,7 @@ Rescaled tokens, full attention, the limits of the second paper:
     two equal positive ones, V = aI         the boundary of a polytope, or 0 (Theorem 3.1 with the time a t)
 
 How many levels, or vertices, there are is counted. Complex pairs have no such limit and are left out. Two groups of
-tokens on the leading eigenvector move by two equations (`exact_pairs`; added after data had been seen: limits look alike
+tokens on the leading eigenvector move by two equations (`exact_pairs`; added after data were seen: limits look alike
 with half the beta).
 """
 
