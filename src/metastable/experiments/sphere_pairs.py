@@ -61,7 +61,7 @@ def exact(
     """The angle at time t from those at the start; ``beta`` one number, or one for each.
 
     >>> float(exact(np.array([1.0]), 3, 0.0, 1.0).round(4)[0])  # beta = 0: tan(phi/2) shrinks like e^{-t}
-    0.3959
+    0.3967
     """
     (m1, m2), betas = sizes(n), np.broadcast_to(np.asarray(beta, float), np.shape(angle))
 

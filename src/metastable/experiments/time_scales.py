@@ -225,9 +225,12 @@ def check(params: Params) -> dict[str, Check]:
     circled = plain.moved(plain.on_sphere(lambda y: plain.pull(y, one, one, one, beta)), flat, 1.0, 20)
     P = plain.attention(x0, eye, eye, beta)
     far = ((x0[:, None] - x0) ** 2).sum(axis=-1)
+    pairs = [list(groups(params, n).values()) for n in params.many]  # by every engine of the circle
+    angles, plainly = (np.concatenate([pair[k] for pair in pairs]) for k in (0, 1))
     return {
         "tokens": (own, there, 1e-8),
         "tokens on the circle": (around, circled / np.linalg.norm(circled, axis=1, keepdims=True), 1e-7),
+        "angles of two groups of tokens": (angles, plainly, sphere_pairs.ALLOWED),
         "spread": (spread(x0, beta), beta * (P * far).sum(axis=1).mean(), 1e-10),
     }
 
