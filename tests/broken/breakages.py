@@ -43,8 +43,13 @@ def _mistaken(dyn: Dynamics, kind: str) -> Dynamics:
     if kind == "unmasked":
         return with_numbers(dyn, mask=masks.FULL)
     if kind == "no V":
-        return with_numbers(dyn, weights=replace(dyn.weights, V=None, O=None))
+        return with_numbers(dyn, weights=_without_values(dyn.weights))
     return with_numbers(dyn, normalise=_transposed(dyn.normalise))
+
+
+def _without_values(weights: Any) -> Any:
+    """Without V, its bias, and O, which takes what V gives."""
+    return replace(weights, V=None, v_bias=None, O=None)
 
 
 @cache
@@ -115,6 +120,8 @@ def broken_equation(kind: str) -> Iterator[None]:
             stack.enter_context(patch.object(masks.Mask, "rows", lambda self, queries, n: None))
         elif kind == "no V":
             stack.enter_context(patch.object(attention, "values", lambda now, x: x[..., None, :, :]))
+            output = attention.output
+            stack.enter_context(patch.object(attention, "output", lambda now, a: output(_without_values(now), a)))
         else:
             for part in normalise.NORMALISATIONS.values():
                 stack.enter_context(_changed(part, rows=_transposed_rows(part.rows), unscaled=None, by_rows=False))

@@ -3,14 +3,17 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from metastable.equation import attention
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments import EXPERIMENTS, experiment
 from metastable.experiments.base import SelfCheckError, self_check
 from metastable.report.gallery import SLOTS
 from tests.broken.__main__ import MOVING, _summary, everybody, main
-from tests.broken.breakages import KINDS, Breakage, _mistaken
+from tests.broken.breakages import KINDS, Breakage, _mistaken, broken_equation
 from tests.broken.excuses import EXCUSED
 from tests.broken.own_code import USED_BY
 from tests.broken.trials import Trial, _trial, trials
@@ -71,6 +74,17 @@ def test_verdicts_have_to_notice_transposed_attention(capsys):
 def test_an_ensemble_is_transposed_as_one():
     first, second = (_mistaken(Dynamics(beta=b), "transposed") for b in (1.0, 2.0))
     assert first.normalise is second.normalise
+
+
+def test_tokens_as_values_need_no_map_back():
+    """'no V' in the equation drops O too, as in the engines: with values narrower than tokens it was an error."""
+    rng = np.random.default_rng(0)
+    x, V, O = rng.normal(size=(4, 3)), rng.normal(size=(2, 2, 3)), rng.normal(size=(2, 3, 2))
+    dyn = Dynamics(Weights(Q=rng.normal(size=(2, 3, 3)), V=V, O=O))
+    without = dataclasses.replace(dyn, weights=dataclasses.replace(dyn.weights, V=None, O=None))
+    plainly = attention.mix(without, without.weights, x, x)
+    with broken_equation("no V"):
+        assert np.allclose(attention.mix(dyn, dyn.weights, x, x), plainly)
 
 
 def test_what_runs_the_equation_is_asked():

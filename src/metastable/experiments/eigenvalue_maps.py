@@ -15,6 +15,7 @@ from metastable.equation.weights import Weights
 from metastable.experiments import eigenvalue_limits
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.second_token import angle_to_first, judge_multiples
 from metastable.initial import sphere
 from metastable.observables import cluster_count
 from metastable.plots import phase_diagram
@@ -24,6 +25,7 @@ from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "both papers: eigenvalues of V decide the limit"
 LINK = 0.05  # radians
+SOON = 3  # saved time at which the second token is looked at
 MASKS, PAIRS = ("full", "causal"), ("real", "complex")
 
 
@@ -80,6 +82,7 @@ def chunk(params: Params, kind: str, mask: str, first: int, last: int) -> Data:
         "aligned": leading,  # the least |cosine| with the leading eigenvector
         "speed": (turn[:, -1] - turn[:, -11]) / (times[-1] - times[-11]),
         "first off": np.abs(x[:, :, 0] - exact).max(axis=(1, 2)),
+        "second": angle_to_first(x[:, [0, SOON]]),
         **_rates_of(x, times, axis),
     }
     shape = (len(chosen), params.instances)
@@ -121,7 +124,7 @@ def run(params: Params, work: Work) -> Data:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    judges = (_first_token, _real, _complex, _speed, _negative)
+    judges = (_first_token, _second_token, _real, _complex, _speed, _negative)
     return [*(one(params, data) for one in judges), *_rates(params, data), *eigenvalue_limits.judge(params, data)]
 
 
@@ -134,6 +137,12 @@ def _first_token(params: Params, data: Data) -> Verdict:
         [bool(value <= 1e-3) for value in off],
         notes=f"largest difference {off.max():.1e}, over all times",
     )
+
+
+def _second_token(params: Params, data: Data) -> Verdict:
+    same = [k for k, (a, b) in enumerate(pairs(params, "real")) if a == b]
+    t = float(np.linspace(0.0, params.t, params.times)[SOON])
+    return judge_multiples(params.a, data["second real causal"][same], t, params.beta)
 
 
 def _decided(params: Params, kind: str) -> np.ndarray:

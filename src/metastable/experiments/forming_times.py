@@ -17,6 +17,7 @@ import numpy as np
 from scipy.stats import linregress
 
 from metastable.equation.dynamics import Dynamics
+from metastable.experiments import sphere_pairs
 from metastable.experiments.base import Data, Figures
 from metastable.initial import sphere
 from metastable.plots import series
@@ -51,14 +52,28 @@ def crossed(t: np.ndarray, values: np.ndarray, level: float) -> float:
 
 def begun(params: Any, n: int, first: int, last: int) -> Data:
     """When clusters begin to form among n uniform tokens on the circle, in units of 1/(2 r); nan: not by the end."""
-    beta = params.beta(n)
-    twice = 2.0 * float(mode_growth_rate(fastest_mode(beta), beta))
-    t = np.linspace(0.0, (np.log(n / np.sqrt(beta)) + 5.0) / twice, 33)
-    found = []
+    beta, found = params.beta(n), []
+    twice, t = times(beta, n)
     for seed in range(first, last):
         x = simulate(Dynamics(beta=beta), sphere(n, 2, seed=seed), t[-1], 0.2, save=t).x
         found.append(crossed(t, np.array([spread(y, beta, max(1, n // QUERIES)) for y in x]), BEGUN) * twice)
     return {"begun": np.array(found)}
+
+
+def times(beta: float, n: int) -> tuple[float, np.ndarray]:
+    """Twice the fastest rate, and the saved times."""
+    twice = 2.0 * float(mode_growth_rate(fastest_mode(beta), beta))
+    return twice, np.linspace(0.0, (np.log(n / np.sqrt(beta)) + 5.0) / twice, 33)
+
+
+def groups(params: Any, n: int) -> Data:
+    """Two groups of n tokens on the circle, by the same runs, at the first saved times."""
+    beta, key = params.beta(n), f"groups {n}"
+    _, t = times(beta, n)
+    x0, angle = sphere_pairs.tokens(n, 2, 1, params.seed, beta)
+    x = simulate(Dynamics(beta=beta), x0[0], t[-1], 0.2, save=t).x[1:9]
+    each = [sphere_pairs.measured(y[None], angle, beta, float(s), key=key) for y, s in zip(x, t[1:9])]
+    return {name: np.concatenate([one[name] for one in each]) for name in each[0]}
 
 
 def judge_forming(params: Any, data: Data) -> Verdict:

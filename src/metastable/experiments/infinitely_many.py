@@ -13,6 +13,9 @@
    The solver takes a step again with more modes where it dips below -1e3 rtol of the largest density, 1e-6 by default.
    Drawn laws e^{<a, x>} (1 + b x_1 x_2), far from uniform, must stay above LEAST = -1e-7 of it, a tenth of that, at all
    saved times; the perturbed uniform laws of the first question, too.
+
+Two groups of tokens, moved as the samples are, must follow their exact angle (`sphere_pairs`; added after data had been
+seen: an exponent of -1/2 has no beta in it).
 """
 
 from collections.abc import Callable
@@ -28,7 +31,9 @@ from metastable.continuum.law_pull import law_velocity
 from metastable.continuum.laws import Density
 from metastable.continuum.surfaces import legendre, surface
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.weights import Weights
 from metastable.experiments import plain_formulas as plain
+from metastable.experiments import sphere_pairs
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.experiments.drawn_laws import one_law, one_rate
 from metastable.plots import agreement, series
@@ -117,8 +122,16 @@ def run(params: Params, work: Work) -> Data:
                 return {"D": np.array(off)}
 
             data[f"D {d}-{n}"] = work.parts(f"{d}-{n}", params.count(n), params.together(n), chunk)["D"]
+            data |= work.part(f"groups-{d}-{n}", partial(_groups, params, d, n))
         data[f"tokens {d}"] = _moved(params, law.sample(params.drawn, params.seed), law.t)
     return data
+
+
+def _groups(params: Params, d: int, n: int) -> Data:
+    """Two groups of n tokens, as many runs as samples are made at once."""
+    x0, angle = sphere_pairs.tokens(n, d, min(params.together(n), params.count(n)), params.seed, params.beta)
+    x = _moved(params, x0, [params.horizon])[-1]
+    return sphere_pairs.measured(x, angle, params.beta, params.horizon, key=f"groups {d}-{n}")
 
 
 def _moved(params: Params, x0: np.ndarray, times: object) -> np.ndarray:
@@ -133,7 +146,9 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         *(_rates(params, data, d) for d in PLACES),
         _kept(params, data),
         *(_approach(params, data, d) for d in PLACES),
-    ]
+        *(sphere_pairs.verdict(data, f"{PLACES[d]}, as sampled", [f"groups {d}-{n}" for n in params.sizes])
+          for d in PLACES),
+    ]  # fmt: skip
 
 
 def _rates(params: Params, data: Data, d: int) -> Verdict:
@@ -219,7 +234,7 @@ def draw(params: Params, data: Data) -> Figures:
 def check(params: Params) -> dict[str, Check]:
     """On the circle, tokens at quantiles of a law are an even grid in another variable: their moments are those of the
     law to rounding, and stay so. They are moved by the plain formulas. On S^2 the velocity of a law is compared with a
-    quadrature of its own."""
+    quadrature of its own, V no identity. Two groups of tokens are moved by every engine that moves the samples."""
     angle = 2.0 * np.pi * np.arange(96) / 96
     for _ in range(60):  # F(theta) = theta + sin(theta)/2, whose density is (1 + cos(theta)/2)/(2 pi)
         angle = 2.0 * np.pi * np.arange(96) / 96 - 0.5 * np.sin(angle)
@@ -227,18 +242,27 @@ def check(params: Params) -> dict[str, Check]:
     law = density(Dynamics(beta=params.beta), lambda y: 1.0 + 0.5 * y[:, 0], 1.0, d=2, save=2)
     there = plain.moved(lambda t, y: plain.projected(y, plain.pull(y, eye, eye, eye, params.beta)), x, 1.0, 100)
     z = (there[:, 0] - 1j * there[:, 1])[:, None] ** np.arange(4)
+    groups = [_groups(params, d, n) for d in PLACES for n in params.sizes]
+    own, plainly = (np.concatenate([list(one.values())[k] for one in groups]) for k in (0, 1))
+    return {
+        "moments of the law": (law.moments[-1, :4].view(float), z.mean(axis=0).view(float), 1e-7),
+        "velocity on S^2": _velocities(params),
+        "angles of two groups of tokens": (own, plainly, sphere_pairs.ALLOWED),
+    }
+
+
+def _velocities(params: Params) -> Check:
+    """The velocity of the first law on S^2 at some points, and by a product rule of its own."""
     on, (height, own) = surface(3, 16), leggauss(48)
     sine, turn = np.sqrt(1.0 - height**2), 2.0 * np.pi * np.arange(96) / 96
     around = np.stack([np.cos(turn), np.sin(turn)], axis=-1)
     y = np.concatenate([(sine[:, None, None] * around), np.broadcast_to(height[:, None, None], (48, 96, 1))], axis=2)
     y, w = y.reshape(-1, 3), np.repeat(own * 2.0 * np.pi / 96, 96)
     seen = np.exp(params.beta * on.points[:50] @ y.T) * (w * first_law(y))
-    mean = (seen @ y) / seen.sum(axis=1, keepdims=True)
-    _, v = law_velocity(Dynamics(beta=params.beta), on)(on.moments(first_law(on.points)))
-    return {
-        "moments of the law": (law.moments[-1, :4].view(float), z.mean(axis=0).view(float), 1e-7),
-        "velocity on S^2": (v[:, :50], (on.frame[:, :50] * mean).sum(axis=-1), 1e-7),
-    }
+    V = np.array([[1.0, 0.5, 0.0], [0.0, -0.5, 0.2], [0.3, 0.0, 0.7]])
+    mean = (seen @ y) / seen.sum(axis=1, keepdims=True) @ V.T
+    _, v = law_velocity(Dynamics(Weights(V=V), params.beta), on)(on.moments(first_law(on.points)))
+    return v[:, :50], (on.frame[:, :50] * mean).sum(axis=-1), 1e-7
 
 
 def finding(params: Params, data: Data) -> Finding:

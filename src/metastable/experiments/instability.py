@@ -4,13 +4,16 @@ A perturbation of the uniform law by mode k grows at the rate k^2 I_k(beta)/(bet
 (without I_0: unnormalised); the largest rate says which number of clusters appears.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.experiments import plain_formulas as plain
+from metastable.experiments import self_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.initial import sphere
 from metastable.plots import phase_diagram, series
 from metastable.plots.style import INK, captioned, paper
 from metastable.solve.simulate import simulate
@@ -163,14 +166,20 @@ def draw(params: Params, data: Data) -> Figures:
 
 
 def check(params: Params) -> dict[str, Check]:
-    small = Params(n=12, modes=3)
-    beta, x = start(small, 1)
-    eye = np.eye(2)
-    own = simulate(Dynamics(beta=beta), x, 0.5, 0.005, save=[0.5]).x[-1]
-    field = lambda t, y: plain.projected(y, plain.pull(y, eye, eye, eye, beta))  # noqa: E731
-    there = plain.moved(field, x, 0.5, 400)
-    sums = [abs(((there[:, 0] + 1j * there[:, 1]) ** k).mean()) for k in (1, 2, 3)]
-    return {"tokens": (own, there, 1e-7), "amplitudes": (amplitudes(own, 3), np.array(sums), 1e-7)}
+    """Tokens of no symmetry by the run's engine, under both kinds of attention; and amplitudes."""
+    beta, _ = start(params, params.seed + 1)
+    x, eye = sphere(params.n, 2, seed=params.seed), np.eye(2)
+    found: dict[str, Check] = {}
+    pulls: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
+        "softmax": (lambda y: plain.pull(y, eye, eye, eye, beta), 0.05),
+        "unnormalised": (lambda y: plain.unnormalised(y, beta), 0.05 * np.exp(-beta)),
+    }
+    for kind, (pull, dt) in pulls.items():
+        found[f"tokens, {kind}"] = self_checks.first_steps(
+            Dynamics(beta=beta, normalise=kind), x, [plain.on_sphere(pull)], t=100.0 * dt, dt=dt
+        )
+    sums = [abs(((x[:, 0] + 1j * x[:, 1]) ** k).mean()) for k in (1, 2, 3)]
+    return {**found, "amplitudes": (amplitudes(x, 3), np.array(sums), 1e-12)}
 
 
 def finding(params: Params, data: Data) -> Finding:

@@ -27,6 +27,8 @@ import numpy as np
 
 from metastable.backend import jnp
 from metastable.continuum.density import density
+from metastable.continuum.law_pull import law_velocity
+from metastable.continuum.surfaces import surface
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.noises import Noise
 from metastable.equation.weights import Weights
@@ -247,9 +249,22 @@ def check(params: Params) -> dict[str, Check]:
             x = x + dt * plain.projected(x, v) + sigma * np.sqrt(dt) * plain.projected(x, np.ones_like(x))
             x = x / np.linalg.norm(x, axis=1, keepdims=True)
         found[f"tokens with a known noise, {short}"] = (own, x, 1e-10)
+        found[f"velocity of a law, {short}"] = _law_velocity(kind)
     order = np.linalg.norm(x0.mean(axis=0))
     found["order parameter"] = (sizes(x0)[0], order, 1e-12)
     return found
+
+
+def _law_velocity(kind: str) -> Check:
+    """On the circle, at the points of a grid, and by sums over another grid."""
+    on, turn = surface(2, 16), 2.0 * np.pi * np.arange(96) / 96
+    y, rho = np.stack([np.cos(turn), np.sin(turn)], axis=-1), np.exp(np.cos(turn - 1.0)) / 96
+    z = on.points
+    c = on.moments(np.exp(z @ [np.cos(1.0), np.sin(1.0)]) / (2.0 * np.pi))
+    weights = np.exp(1.3 * z @ y.T) * rho
+    mean = weights @ y / (weights.sum(axis=1, keepdims=True) if kind == "softmax" else 1.0)
+    _, v = law_velocity(Dynamics(beta=1.3, normalise=kind), on)(c)
+    return v, (on.frame * mean).sum(axis=-1), 1e-7
 
 
 def finding(params: Params, data: Data) -> Finding:

@@ -20,6 +20,7 @@ import numpy as np
 
 from metastable.equation.dynamics import Dynamics
 from metastable.experiments import plain_formulas as plain
+from metastable.experiments import scheme_groups, sphere_pairs
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
 from metastable.initial import sphere
 from metastable.plots import series
@@ -107,6 +108,16 @@ def equal_angles(params: Params, scheme: str, n: int, first: int, last: int) -> 
     return found
 
 
+def two_groups(params: Params, scheme: str) -> Data:
+    """Two groups of different sizes instead, in runs of the same shapes, soon after Mix-LN's change."""
+    n = params.sizes[0]
+    beta, _ = drawn(params, n, 0, params.instances)
+    x0, angle = sphere_pairs.tokens(n, n, params.instances, params.seed)
+    at = int(np.argmax(params.times > params.until))
+    x = moved(params, scheme, beta, x0, params.times, params.dt)[at]
+    return scheme_groups.measured(scheme, x, angle, beta, float(params.times[at]), params.until)
+
+
 def _gap(x: np.ndarray) -> np.ndarray:
     """1 - gamma without cancellation: half the mean squared distance of directions, over (..., n, d)."""
     theta = x / np.linalg.norm(x, axis=-1, keepdims=True)
@@ -126,6 +137,8 @@ def run(params: Params, work: Work) -> Data:
             found = work.parts(f"{scheme}-{n}", params.instances, params.instances, chunk)
             data |= {f"{key} {scheme} {n}": value for key, value in found.items()}
 
+        data |= work.part(f"{scheme}-groups", lambda s=scheme: two_groups(params, s))  # type: ignore[misc]
+
         def at_random(first: int, last: int, scheme: str = scheme) -> Data:
             x0 = np.stack([sphere(params.n, params.d, seed=params.seed + k) for k in range(first, last)])
             beta = np.full(len(x0), params.beta)
@@ -144,6 +157,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     return [
         *(_law(params, data, scheme) for scheme in SCHEMES),
         *(_late(params, data, scheme) for scheme in SCHEMES),
+        scheme_groups.verdict(data, SCHEMES, SOURCE),
         _faster(params, data, "ngpt", "post-ln", "always"),
         _faster(params, data, "peri-ln", "pre-ln", "always"),
         _faster(params, data, "post-ln", "pre-ln", "at the end"),

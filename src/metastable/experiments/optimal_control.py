@@ -21,6 +21,7 @@ import numpy as np
 
 from metastable.experiments import controlled_flows as control
 from metastable.experiments import plain_formulas as plain
+from metastable.experiments import sphere_pairs
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
 from metastable.experiments.optimal_control_pictures import TITLE, draw
 from metastable.experiments.optimal_control_verdicts import SOURCE, judge
@@ -75,7 +76,17 @@ SEEDS = 25  # at once
 
 def run(params: Params, work: Work) -> Data:
     """All families with all numbers of stretches are one batch of descents, SEEDS seeds at a time."""
-    return work.parts("weights", params.instances, SEEDS, partial(_solved, params, work))
+    found = work.parts("weights", params.instances, SEEDS, partial(_solved, params, work))
+    return found | work.part("groups", lambda: _groups(params))
+
+
+def _groups(params: Params) -> Data:
+    """Two groups of tokens under Q = K = V = I, by the program of the descents on a batch of their size."""
+    _, given, start = batch(params, 0, min(params.instances, SEEDS))
+    x0, angle = sphere_pairs.tokens(given.x0.shape[1], params.d, len(given.x0), params.seed, params.beta)
+    maps = {name: np.broadcast_to(np.eye(params.d), value.shape) for name, value in start.items()}
+    end = control.looked_at(maps, given._replace(x0=x0), params.beta, params.grid)["end"]
+    return sphere_pairs.measured(np.asarray(end), angle, params.beta)
 
 
 def batch(params: Params, first: int, last: int) -> tuple[dict[str, slice], control.Problems, dict[str, np.ndarray]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.experiments import sphere_pairs
 from metastable.experiments.base import Data
 from metastable.theory.control_forms import best_compromise, least_error_of_a_pair
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -39,11 +40,15 @@ def judge(params: Any, data: Data) -> list[Verdict]:
     clouds: price over time / price constant - 1, target by target; time-dependent weights are better where the interval
     of the mean lies below -GAIN = -0.05. More stretches contain fewer, so that it cannot be worse but for the descent.
     Where fewer than ENDED = 95% of both came to rest, that is undecided either way.
+
+    Two groups of tokens under given weights, by the program of the descents, have an exact angle. (Added after data had
+    been seen: what weights reach and what they cannot is alike with half the beta and with A^T.)
     """
     verdicts = [_one_token(params, data, pieces) for pieces in params.pieces]
     for family in ("together", "opposite"):
         verdicts += _out_of_reach(params, data, family)
     verdicts += [_reached(params, data, pieces) for pieces in params.pieces]
+    verdicts.append(sphere_pairs.verdict(data, "Q = K = V = I, by the program of the descents"))
     return verdicts + [_gain(params, data, family) for family in WORDS]
 
 

@@ -104,6 +104,22 @@ def judge_angle(
     )
 
 
+def judge_multiples(values: Sequence[float], angles: np.ndarray, t: float, beta: float) -> Verdict:
+    """Judge angles (values, starts, 2) at 0 and t under V = aI, a one of ``values``: time runs |a| times as fast.
+
+    (Added after data had been seen: half the beta went unnoticed.)
+    """
+    exact = [angle_at(abs(a) * t, own[:, 0], beta, float(np.sign(a))) for a, own in zip(values, angles)]
+    off = np.abs(angles[..., 1] - np.stack(exact)).ravel()
+    return judge_share(
+        "The second causal token moves at the exact rate, V = aI.",
+        "first paper, eq. (3), solved for two tokens",
+        [bool(o <= ANGLE_ALLOWED) for o in off],
+        exact=True,
+        notes=f"{len(values)} values of a; largest difference of the angle at t = {t:g}: {off.max():.1e}",
+    )
+
+
 def judge_alone(off: np.ndarray, t: float) -> Verdict:
     """Whether token 2, under any V, is where two tokens by themselves have it: distances ``off`` at time t.
 

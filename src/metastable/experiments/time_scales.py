@@ -15,6 +15,9 @@ n tokens on S^2, V = diag(1, 1, lam) with lam < 1, Q = K = I, beta = sqrt(n) tim
 "Told apart": the height has fallen to 1/e before half the time at which the mean above falls below FORMED = 0.1, and
 the median merger is four times as late as that.
 
+Two groups of tokens on the circle follow their exact angle (`sphere_pairs`; added after runs were seen: A^T went
+unnoticed on the circle).
+
 Changed after runs were seen: at first the fall was judged by velocities at t = 0, and forming by a window of half to
 twice log(n)/(2 r) + 2 at 0.1, which a time that does not depend on n could pass.
 """
@@ -26,8 +29,9 @@ import numpy as np
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import plain_formulas as plain
+from metastable.experiments import sphere_pairs
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
-from metastable.experiments.forming_times import QUERIES, begun, crossed, draw_forming, judge_forming, spread
+from metastable.experiments.forming_times import QUERIES, begun, crossed, draw_forming, groups, judge_forming, spread
 from metastable.initial import sphere
 from metastable.plots import series
 from metastable.plots.style import captioned
@@ -127,6 +131,7 @@ def run(params: Params, work: Work) -> Data:
     for n in params.many:
         make = lambda a, b, n=n: begun(params, n, params.seed + a, params.seed + b)  # noqa: E731
         data[f"begun {n}"] = work.parts(f"begun-{n}", params.starts, 8, make)["begun"]
+        data |= work.part(f"groups-{n}", lambda n=n: groups(params, n))  # type: ignore[misc]
     return data
 
 
@@ -157,6 +162,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             notes=f"ratios {np.nanmin(ratio):.2f} to {np.nanmax(ratio):.2f}; corrections are of order 1/beta",
         ),
         judge_forming(params, data),
+        sphere_pairs.verdict(data, "the circle, by the same runs", [f"groups {n}" for n in params.many]),
         judge_share(
             "The first merger comes when the law of two clusters says, to a factor of 3.", SOURCE,
             [bool(v <= np.log(FACTOR)) if np.isfinite(v) else None for v in late], kind="observation", required=0.8,
@@ -219,9 +225,12 @@ def check(params: Params) -> dict[str, Check]:
     circled = plain.moved(plain.on_sphere(lambda y: plain.pull(y, one, one, one, beta)), flat, 1.0, 20)
     P = plain.attention(x0, eye, eye, beta)
     far = ((x0[:, None] - x0) ** 2).sum(axis=-1)
+    pairs = [list(groups(params, n).values()) for n in params.many]  # by every engine of the circle
+    angles, plainly = (np.concatenate([pair[k] for pair in pairs]) for k in (0, 1))
     return {
         "tokens": (own, there, 1e-8),
         "tokens on the circle": (around, circled / np.linalg.norm(circled, axis=1, keepdims=True), 1e-7),
+        "angles of two groups of tokens": (angles, plainly, sphere_pairs.ALLOWED),
         "spread": (spread(x0, beta), beta * (P * far).sum(axis=1).mean(), 1e-10),
     }
 
