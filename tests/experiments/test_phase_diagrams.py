@@ -1,5 +1,7 @@
 """The five experiments beyond the papers' figures: laws on the smallest settings, and verdicts that can fail."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,14 @@ def test_the_diagram_tends_to_the_closed_form(n, d, beta):
         times = phase_diagram.grid(params, attention)[1]
         law = equiangular_path(times, n, b, normalise=phase_diagram.ATTENTIONS[attention])
         assert np.abs(found - law).max() < 0.05
+
+
+def test_opposite_tokens_have_no_centre_and_no_rate():
+    x = np.tile(np.array([[1.0, 0.0], [-1.0, 0.0]]), (1, 6, 1, 1))  # one run at six times
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rates = eigenvalue_maps._rates_of(x, np.arange(6.0), np.array([0]))
+    assert all(np.isnan(values).all() for values in rates.values())
 
 
 def test_eigenvalues_decide_the_clusters():

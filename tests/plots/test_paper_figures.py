@@ -101,6 +101,12 @@ def test_every_named_picture_takes_a_size_and_has_a_caption(run, kind):
     assert figure._repr_png_().startswith(b"\x89PNG") if kind == "snapshots" else True
 
 
+def test_a_lambda_has_no_name_in_a_caption(run):
+    own = ms.Dynamics(mask=lambda i, j: j <= i + 1, normalise=lambda scores, visible: 0.1 * scores)
+    caption = plot(ms.simulate(own, run.x[0], t=0.2, save=3)).caption
+    assert "own mask, own normalisation" in caption
+
+
 def test_a_caption_says_what_is_known_of_the_first_tokens(run, tmp_path):
     """A record of the command knows its cloud and seed; to Python tokens came as an array, never guessed at."""
     from metastable.cli import main

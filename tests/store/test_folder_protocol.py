@@ -22,7 +22,7 @@ from metastable.experiments.base import Data, Experiment, Work
 from metastable.experiments.run_one import run_into
 from metastable.store import files
 from metastable.store import folder as protocol
-from metastable.store.folder import KINDS, PROVENANCE, claim, finish, reopen, settled_by, status
+from metastable.store.folder import KINDS, PROVENANCE, claim, finish, settled_by, status
 from metastable.store.locks import locked
 
 
@@ -180,12 +180,14 @@ def test_a_sweep_can_use_it(tmp_path: Path) -> None:
         finish(tmp_path / "s", "sweep", {"rows": 2})
     with claim(tmp_path / "s", PURPOSE) as found:
         assert found == "finished"
-        reopen(tmp_path / "s")
+    assert len(protocol.read_provenance(tmp_path / "s", "sweep")["sessions"]) == 1  # it was only looked at
+    with claim(tmp_path / "s", PURPOSE, extend=True) as found:
+        assert found == "finished"
         assert protocol.check(tmp_path / "s", PURPOSE) == "unfinished"
     head = protocol.read_provenance(tmp_path / "s", "sweep")
     assert head["rows"] == 2
     assert head["settings"] == {"beta": [1.0, 2.0], "seed": 3}
-    assert len(head["sessions"]) == 1  # a finished folder was only looked at
+    assert len(head["sessions"]) == 2
 
 
 def test_a_claim_that_comes_to_nothing(tmp_path: Path) -> None:

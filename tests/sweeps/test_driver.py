@@ -96,7 +96,7 @@ def test_failed_chunks_are_retried_when_asked(tmp_path, monkeypatch):
     place, observe = tmp_path / "sweep", {"length": observing.fails_at_three}
     wanted = config(betas=(1.0, 2.0, 3.0, 4.0), seeds=2, observe=observe)
     monkeypatch.setattr(sweep_driver, "cut", cut_by_beta)
-    with pytest.raises(InputError, match="1 chunks failed"):
+    with pytest.raises(InputError, match="1 chunk failed"):
         ms.sweep(wanted, place)
     failed = sweeps.sweep_status(place).failed
     assert [(one["runs"], one["parameters"]["beta"]) for one in failed] == [([4, 5], [3.0])]
@@ -104,10 +104,10 @@ def test_failed_chunks_are_retried_when_asked(tmp_path, monkeypatch):
         sweeps.read(place)
     assert sorted(sweeps.read(place, partial=True)["beta"].unique()) == [1.0, 2.0, 4.0]
     calls = watched(monkeypatch)
-    with pytest.raises(InputError, match="chunks failed"):
+    with pytest.raises(InputError, match="chunks? failed"):
         ms.sweep(wanted, place)  # not asked to: nothing is tried
     assert calls == []
-    with pytest.raises(InputError, match="chunks failed"):
+    with pytest.raises(InputError, match="chunks? failed"):
         ms.sweep(wanted, place, retry_failed=True)
     assert calls == [2]
 
@@ -251,9 +251,22 @@ def test_a_finished_sweep_is_extended(tmp_path, monkeypatch):
         pandas.DataFrame(more).iloc[: len(first)], pandas.DataFrame(first), check_exact=True
     )
     same(more, ms.sweep(config(betas=(1.0, 2.0, 3.0), seeds=6)))
+    status = sweeps.sweep_status(str(place))
+    assert repr(status) == "SweepStatus(finished: 18 of 18 runs, 5 of 5 chunks, 0 failed, 2 sessions)"
     assert dict(more.dataset().sizes) == {"seed": 6, "beta": 3, "time": 2}
     with pytest.raises(InputError, match="leaves out"):
         ms.sweep(config(betas=(1.0,), seeds=6), place)
+
+
+@pytest.mark.parametrize("wrong", [{"jobs": -1}, {"cluster": "nowhere"}])
+def test_an_engine_that_cannot_be_leaves_no_folder(tmp_path, wrong):
+    with pytest.raises(InputError, match="must be"):
+        ms.sweep(config(), tmp_path / "sweep", **wrong)
+    assert not (tmp_path / "sweep").exists()
+    ms.sweep(config(), tmp_path / "sweep")
+    with pytest.raises(InputError, match="must be"):
+        ms.sweep(config(seeds=5), tmp_path / "sweep", **wrong)
+    assert sweeps.sweep_status(tmp_path / "sweep").landed == 3  # nothing of a sweep that was there is lost
 
 
 def test_another_sweep_in_the_folder_is_refused(tmp_path):

@@ -93,6 +93,14 @@ def test_dataset_and_means():
         table.means("betta")
 
 
+def test_a_caption_says_each_thing_once():
+    table = ms.sweep({"simulate": {**BASE, "noise": 0.5, "method": "euler"}, "sweep": {"beta": [1.0, 4.0], "times": 2}})
+    caption = table.plot("lines", x="beta").caption
+    assert "noise = 0.5" in caption
+    assert caption.count("t = ") == 1
+    assert ".0" not in caption  # numbers as one writes them
+
+
 def test_drawn_parameters_are_coordinates_of_the_samples():
     sweep = {"beta": {"low": 0.5, "high": 9.0}, "n": {"low": 4, "high": 6}, "samples": 4, "design": "latin",
              "seed": [0, 1], "observe": ["order"], "times": [0.5]}  # fmt: skip

@@ -9,7 +9,7 @@ from metastable.cli.flags import JSON, flagged
 from metastable.cli.interrupts import interruptible
 from metastable.cli.output import answer, notes
 from metastable.config.sweep_tables import SweepFlags
-from metastable.progress import duration, progress_bar
+from metastable.progress import counted, duration, progress_bar
 
 if TYPE_CHECKING:
     from metastable.sweeps.sweep_driver import Estimate, SweepReport
@@ -88,11 +88,12 @@ def _lines(report: "SweepReport") -> list[str]:
         lines = [f"The sweep in {report.folder} is already complete: nothing was computed or changed."]
     else:
         before = f", {report.found:,} were there already" if report.found else ""
-        lines = [f"{report.computed:,} of {report.runs:,} runs in {report.seconds:.3g} s ({report.engine}){before}."]
+        share = f"{report.computed:,} of {counted(report.runs, 'run')}"
+        lines = [f"{share} in {report.seconds:.3g} s ({report.engine}){before}."]
     for one in report.failed[:5]:
         lines.append(f"Chunk {one['chunk']} failed: {one['error']} Parameters: {one['parameters']}")
     if report.failed:
-        lines.append(f"{len(report.failed)} chunks failed; --retry-failed tries them again (details in failed/).")
+        lines.append(f"{counted(len(report.failed), 'chunk')} failed; --retry-failed tries again (details in failed/).")
     return [*lines, f"Table: {report.folder / 'table.parquet'}"]
 
 
@@ -106,8 +107,7 @@ def _status_lines(found: "SweepStatus") -> list[str]:
     who = f" by process {found.holder}" if found.holder else ""
     lines = [
         f"{found.folder}: {found.state}{who}.",
-        f"{found.runs_done:,} of {found.runs:,} runs, {found.landed:,} of {found.chunks:,} chunks, "
-        f"{len(found.failed)} failed, {found.sessions} session{'s' * (found.sessions != 1)}.",
+        f"{found.counts()}.",
     ]
     lines += [
         f"Chunk {one['chunk']} failed: {one['error']} Parameters: {one['parameters']}" for one in found.failed[:5]
@@ -129,7 +129,7 @@ def _estimate_facts(estimate: "Estimate", folder: Path) -> dict[str, Any]:
 
 def _estimate_lines(estimate: "Estimate", folder: Path) -> list[str]:
     return [
-        f"{estimate.runs:,} runs in {estimate.chunks:,} chunks, {estimate.left:,} of them left.",
+        f"{counted(estimate.runs, 'run')} in {counted(estimate.chunks, 'chunk')}, {estimate.left:,} of them left.",
         f"About {duration(estimate.seconds)} of one core (compiling and measuring left out), "
         f"{_size(estimate.worker_bytes)} of tokens in each worker (libraries take half a GB besides), "
         f"{_size(estimate.table_bytes)} of numbers in the table.",

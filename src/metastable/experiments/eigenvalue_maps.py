@@ -92,7 +92,8 @@ def chunk(params: Params, kind: str, mask: str, first: int, last: int) -> Data:
 def _rates_of(x: np.ndarray, times: np.ndarray, axis: np.ndarray) -> dict[str, np.ndarray]:
     """Rates at which a single cluster closes, and at which its centre turns to the leading eigenvector."""
     centre = x.mean(axis=2)
-    centre = centre / np.linalg.norm(centre, axis=-1, keepdims=True)  # (runs, T, 2)
+    norm = np.linalg.norm(centre, axis=-1, keepdims=True)  # 0 for opposite tokens: no direction, so nan, never near
+    centre = np.divide(centre, norm, out=np.full_like(centre, np.nan), where=norm > 0.0)  # (runs, T, 2)
     width = np.linalg.norm(x - centre[:, :, None], axis=-1).max(axis=2)
     turned = np.abs(np.take_along_axis(centre, 1 - axis[:, None, None], axis=2)[..., 0])  # sine of the angle
     near = (turned < 0.05) & (width < 0.05)

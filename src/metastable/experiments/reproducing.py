@@ -19,7 +19,7 @@ from metastable.experiments.workers import Result, Task, run_all
 from metastable.progress import Progress, Report, silent
 from metastable.report.gallery import SLOTS, write_gallery
 from metastable.store.files import disk_errors, remove
-from metastable.store.folder import DONE, claim, finish, reopen, settled_by
+from metastable.store.folder import DONE, claim, finish, settled_by
 
 # name -> module whose EXPERIMENT is run; give `reproduce` another table to run experiments of your own
 HOMES: dict[str, str] = {name: f"metastable.experiments.{file}" for name, file in EXPERIMENTS.items()}
@@ -98,9 +98,9 @@ def reproduce(
     if model is not None:
         _refuse_model(model, chosen)
     folder = Path(out)
-    with claim(folder, settled_by("reproduction", {"preset": preset, **overrides})) as status:
-        if status == "finished":
-            reopen(folder)  # there may be more experiments to add
+    with claim(
+        folder, settled_by("reproduction", {"preset": preset, **overrides}), extend=True
+    ):  # more experiments may come
         missing = _missing([name for name in chosen if not (folder / name / DONE).exists()], model, progress)
         order = sorted(chosen, key=lambda name: LONG.index(name) if name in LONG else len(LONG))
         tasks = [Task(name, table[name], folder / name, preset, overrides) for name in order if name not in missing]

@@ -16,7 +16,7 @@ from metastable.hunt.rules import Rules
 from metastable.hunt.verifying import Checked, verify
 from metastable.progress import Report, silent
 from metastable.store.files import read_json
-from metastable.store.folder import claim, finish, reopen, settled_by
+from metastable.store.folder import claim, finish, settled_by
 
 __all__ = ["Rules", "hunt", "replay"]
 
@@ -68,9 +68,7 @@ def hunt(
         )
     folder = Path(out)
     settings = rules.to_dict() | ({"chains": chains} if chains > 1 else {})
-    with claim(folder, settled_by("hunt", settings)) as status:
-        if status == "finished":
-            reopen(folder)  # the budget may be larger; rounds on disk are not run again
+    with claim(folder, settled_by("hunt", settings), extend=True):  # the budget may be larger; no round is run again
         if chains == 1:
             rounds, seconds = run_rounds(rules, folder, instances, minutes, progress)
         else:

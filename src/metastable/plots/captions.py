@@ -58,8 +58,8 @@ def _equation(tokens: object, motion: Motion) -> list[str]:
         return []
     parts = [
         f"beta = {_ends(dynamics.beta)}",
-        f"{dynamics.mask.name or 'own'} mask",
-        dynamics.normalise.name or "own normalisation",
+        f"{_named(dynamics.mask) or 'own'} mask",
+        _named(dynamics.normalise) or "own normalisation",
     ]
     parts += [{"sphere": "on the sphere", "rescaled": "rescaled, z = e^{-tV} x"}.get(dynamics.geometry.name, "in R^d")]
     if dynamics.noisy:
@@ -73,6 +73,11 @@ def _equation(tokens: object, motion: Motion) -> list[str]:
         if w.bilinear:
             parts.append(matrix_words("Q^T K", np.asarray(w.score_map(0.0, motion.d))[0]))
     return parts
+
+
+def _named(part: Any) -> str:
+    """The name of a part; a lambda has none."""
+    return "" if part.name == "<lambda>" else str(part.name)
 
 
 def _ends(values: object) -> str:

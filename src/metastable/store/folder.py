@@ -192,7 +192,11 @@ def damaged(folder: Path, why: object) -> InputError:
 
 @contextmanager
 def claim(
-    folder: Path, purpose: Purpose, session: Callable[[], Mapping[str, Any]] = dict, packages: tuple[str, ...] = ()
+    folder: Path,
+    purpose: Purpose,
+    session: Callable[[], Mapping[str, Any]] = dict,
+    packages: tuple[str, ...] = (),
+    extend: bool = False,
 ) -> Iterator[Status]:
     """Hold a folder for a purpose, and write down that a session began; gives the status it had.
 
@@ -206,6 +210,8 @@ def claim(
         Called once the folder is held; what it returns is stored with the session's stamp.
     packages : tuple of str
         Further packages whose versions are stored (see `metastable.provenance.stamp`).
+    extend : bool, optional
+        Go on with a finished folder too, as a further session: for kinds that can grow. Otherwise it is only looked at.
     """
     check(folder, purpose)  # before anything is made
     new = not folder.exists()
@@ -214,7 +220,9 @@ def claim(
             folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             found = check(folder, purpose)  # again: it may have changed before we held it
-            if found != "finished":
+            if found == "finished" and extend:
+                reopen(folder)
+            if found != "finished" or extend:
                 _begin_session(folder, purpose, {**stamp(*packages), **session()})
             yield found
     except InputError:
@@ -259,7 +267,7 @@ def tidy(folder: Path) -> None:
 
 
 def reopen(folder: Path) -> None:
-    """Go on with a finished folder: for kinds that can be extended, and for one whose files can no longer be read."""
+    """Take a finished folder for unfinished: one that is extended, or whose files can no longer be read."""
     remove(folder / DONE)
 
 

@@ -130,7 +130,9 @@ def _from_text(name: str, text: str, kinds: Sequence[str]) -> Any:
         start, stop = float(found[1]), float(found[2])
         if found[3] is None:
             if "float" in kinds or not (start.is_integer() and stop.is_integer()):
-                raise InputError(f"{name} = {text!r} says not how many values; write start:stop:count, as in 0.5:9:18.")
+                raise InputError(
+                    f"{name} = {text!r} does not say how many values; write start:stop:count, as in 0.5:9:18."
+                )
             return {"start": int(start), "count": max(0, int(stop) - int(start))}
         return {"start": start, "stop": stop, "count": int(found[3]), "scale": found[4] or "linear"}
     return [_number(name, part, kinds) for part in split(text)]

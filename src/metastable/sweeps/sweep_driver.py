@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from metastable.engines.simd.threads import available
-from metastable.progress import Progress, Report, duration, silent
+from metastable.errors import InputError
+from metastable.progress import Progress, Report, counted, duration, silent
 from metastable.store.files import disk_errors, remove
-from metastable.store.folder import check, claim, finish, reopen, status
+from metastable.store.folder import check, claim, finish, release, status
 from metastable.sweeps.choose_executor import make_executor
 from metastable.sweeps.chunks import Chunk, Part, all_chunks, compute, cut, points
 from metastable.sweeps.designs import new_boxes
@@ -99,18 +100,14 @@ def run_sweep(
     if not fresh and not retry_failed and status(folder, "sweep") == "finished" and whole(folder, plan):
         return SweepReport(folder, plan.runs, 0, plan.runs, (), 0.0, "none")
     began = time.monotonic()
-    with claim(folder, job.purpose, packages=("pyarrow", "distributed")) as before:
+    with claim(folder, job.purpose, packages=("pyarrow", "distributed"), extend=True) as before:
         plan, fresh = _planned(job, folder)  # again: it may have grown before we held the folder
-        if before == "finished":
-            reopen(folder)
         if fresh:
             write_plan(folder, plan)
         todo = _Todo(folder, plan, retry_failed)
-        settings = job.settings
         engine = "none"
         if todo.left:
-            limit = settings.limit if settings.limit is not None else _limit(plan)
-            with make_executor(_jobs(job, plan), settings.cluster, limit) as executor:
+            with _executor(job, plan, folder if before == "free" else None) as executor:
                 engine = executor.name
                 _drive(job, folder, todo, executor, progress)
         failed = tuple(failures(folder))
@@ -131,6 +128,17 @@ def _planned(job: SweepJob, folder: Path) -> tuple[Planned, bool]:
         offset = sum(part.box.runs for part in parts)
         parts.append(cut(job.spec, box, offset, sum(part.chunks for part in parts)))
     return Planned(job.design, tuple(parts)), bool(boxes)
+
+
+def _executor(job: SweepJob, plan: Planned, fresh: Path | None) -> Executor:
+    """The executor meant; where there is none, a folder that was free before is free again."""
+    limit = job.settings.limit if job.settings.limit is not None else _limit(plan)
+    try:
+        return make_executor(_jobs(job, plan), job.settings.cluster, limit)
+    except InputError:
+        if fresh is not None:
+            release(fresh)
+        raise
 
 
 def _jobs(job: SweepJob, plan: Planned) -> int:
@@ -179,7 +187,7 @@ def _drive(job: SweepJob, folder: Path, todo: _Todo, executor: Executor, progres
     """Keep the executor busy and land what comes back until nothing is left."""
     under_way: dict[int, Chunk] = {}
     began = time.monotonic()
-    progress(Progress("sweep", todo.found / todo.runs, f"{todo.left} chunks on {executor.name}"))
+    progress(Progress("sweep", todo.found / todo.runs, f"{counted(todo.left, 'chunk')} on {executor.name}"))
     while True:
         while executor.room > 0 and (chunk := todo.next()) is not None:
             under_way[chunk.number] = chunk
@@ -221,5 +229,5 @@ def _text(todo: _Todo, began: float, executor: Executor) -> str:
         left = spent * (todo.runs - done) / todo.computed
         text += f", about {duration(left)} left"
     if todo.failed:
-        text += f", {todo.failed} chunks failed"
+        text += f", {counted(todo.failed, 'chunk')} failed"
     return f"{text} ({executor.name}, {executor.workers})"

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from metastable.errors import InputError
+from metastable.progress import counted
 from metastable.store.files import PART, disk_errors, read_json, reason, regular, remove, sync, write_json, write_whole
 from metastable.store.folder import DONE, damaged, read_provenance
 from metastable.store.locks import LOCK
@@ -191,9 +192,20 @@ class SweepStatus:
     sessions: int
     holder: str = ""
 
+    def __repr__(self) -> str:
+        return f"SweepStatus({self.state}: {self.counts()})"
 
-def sweep_status(folder: Path) -> SweepStatus:
+    def counts(self) -> str:
+        """How much of it there is, in words."""
+        return (
+            f"{self.runs_done:,} of {counted(self.runs, 'run')}, {self.landed:,} of {counted(self.chunks, 'chunk')}, "
+            f"{len(self.failed)} failed, {counted(self.sessions, 'session')}"
+        )
+
+
+def sweep_status(folder: str | Path) -> SweepStatus:
     """How far the sweep in a folder is; nothing is touched."""
+    folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"There is no sweep in {str(folder)!r}; give the folder of one.")
     sessions = read_provenance(folder, "sweep")["sessions"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-_UNSAID = ("target", "observe", "times", "samples", "design")  # settings of a sweep that a caption leaves out
+_UNSAID = ("target", "observe", "times", "samples", "design", "t")  # left out of captions; axes or notes say the time
 _OWN = ("run", "time", "status", "valid_until")  # columns that are neither parameters nor observables
 
 
@@ -125,7 +125,8 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
 
         frame, observed = pandas.DataFrame(self), self.observed
         shared = {name: value for name, value in getattr(self, "settings", {}).items() if name not in _UNSAID}
-        fixed = tuple(f"{name} = {value}" for name, value in shared.items() if isinstance(value, str | int | float))
+        said = {name: f"{v:g}" if isinstance(v, float) else v for name, v in shared.items()}
+        fixed = tuple(f"{name} = {value}" for name, value in said.items() if isinstance(value, str | int))
         return plot_sweep(lambda by: mean_table(frame, by, observed), self.parameters, observed, kind, fixed, **options)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metastable.errors import InputError
-from metastable.progress import Report, silent
+from metastable.progress import Report, counted, silent
 from metastable.sweeps.sweep_driver import run_sweep
 from metastable.sweeps.sweep_results import SweepTable, read_table
 from metastable.sweeps.sweep_settings import read_job
@@ -76,8 +76,8 @@ def sweep(
     if report.failed:
         first = report.failed[0]
         raise InputError(
-            f"{len(report.failed)} chunks failed, the first with: {first['error']} (parameters {first['parameters']}). "
-            f"The rest is in {str(out)!r}."
+            f"{counted(len(report.failed), 'chunk')} failed, the first with: {first['error']} "
+            f"(parameters {first['parameters']}). The rest is in {str(out)!r}."
         )
     return read_table(Path(out))
 
