@@ -169,7 +169,7 @@ def draw(params: Params, data: Data) -> Figures:
         params.betas,
         lines,
         band=bands,
-        xlabel="beta (inverse temperature)",
+        xlabel=r"inverse temperature $\beta$",
         ylabel=f"mean number at t = {params.t:g}",
         marks=True,
     )
