@@ -234,7 +234,7 @@ def finding(params: Params, data: Data) -> Finding | None:
     alone, rank, skips, mlp, both = (data[name][:, at].mean() for name in names)
     return Finding(
         "Skip connections and feedforward networks are said to prevent attention's collapse to rank one.",
-        f"In a real model attention alone is within {alone:.1g} of one point after {trained} layers ({rank:.1g} of "
+        f"In {params.model} attention alone is within {alone:.1g} of one point after {trained} layers ({rank:.1g} of "
         f"rank one), with its skip connections {skips:.2g}, with its MLP {mlp:.2g}, with both {both:.2g}.",
         TITLE,
     )

@@ -99,9 +99,8 @@ def draw(params: Params, data: Data) -> Figures:
         curve = [equiangular_time(MET, params.n, b, normalise=ATTENTIONS[attention]) for b in fine]
         for measure, words in (("share", "share of pairs that have met"), ("clusters", "clusters")):
             with paper():
-                figure, axes = panels(
-                    None, len(params.dims), 2.9, 0.75, 0.25, columns=3 if len(params.dims) == 3 else 2
-                )
+                columns, ratio = (3, 1.0) if len(params.dims) == 3 else (2, 0.75)  # no hole, and room for the bar
+                figure, axes = panels(None, len(params.dims), 2.9, ratio, 0.25, columns=columns)
                 for k, (d, ax) in enumerate(zip(params.dims, axes)):
                     values = data[f"{key(d, attention, 0, 0)} {measure}"].mean(axis=0).T
                     low, high = (0.0, 1.0) if measure == "share" else (1.0, float(params.n))

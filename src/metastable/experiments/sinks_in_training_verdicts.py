@@ -88,7 +88,11 @@ def said_of(steps: np.ndarray) -> str:
     'lasting in 3 of 4 trained models, from step 30 on (median; the earliest 10, the latest 100)'
     >>> said_of(np.array([np.inf, np.inf]))
     'lasting in 0 of 2 trained models'
+    >>> said_of(np.array([]))
+    'not measured, as no model was trained'
     """
+    if not len(steps):
+        return "not measured, as no model was trained"
     found = steps[np.isfinite(steps)]
     often = f"lasting in {len(found)} of {len(steps)} trained models"
     if not len(found):
