@@ -278,8 +278,8 @@ def finding(params: Params, data: Data) -> Finding:
     )
     return Finding(
         "The eigenvalues of V decide how many clusters there are.",
-        f"Complex pairs a +- ib end in {up:.1f} clusters on average when a > 0 and in {down:.1f} when a < 0 (causal, "
-        f"n = {params.n}).",
+        f"Complex pairs a +- ib end in {up:.1f} clusters (or lone tokens) on average when a > 0 and in {down:.1f} "
+        f"when a < 0 (causal, n = {params.n}).",
         "Clusters at the end",
     )
 

@@ -259,8 +259,8 @@ def finding(params: Params, data: Data) -> Finding:
     low, high = (float(np.median(modes[side])) if side.any() else np.nan for side in (f < 1, f > 1))
     return Finding(
         "Noise of their own keeps tokens apart beyond an exact threshold; one noise for all brings them together.",
-        f"The largest mode was {low:.2f} below the threshold and {high:.2f} above it (medians); under common noise at "
-        f"twice its square the order is {np.median(data['modes common'][:, 0]):.2f}.",
+        f"The largest mode was {low:.2f} below the threshold and {high:.2f} above it (medians); under common noise "
+        f"with twice the threshold's sigma^2 the order is {np.median(data['modes common'][:, 0]):.2f}.",
         f"{TITLE}: {PLACES[2]}, SA, independent noise",
     )
 
