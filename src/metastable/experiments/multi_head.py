@@ -185,6 +185,7 @@ def draw(params: Params, data: Data) -> Figures:
         xlabel="heads $H$",
         ylabel=f"places at $t = {params.t:g}$, mean",
         xscale="log",
+        yscale="log",
         marks=True,
     )
     with paper():
