@@ -173,7 +173,7 @@ def _approach(params: Params, data: Data, d: int) -> Verdict:
     off = {n: data[f"D {d}-{n}"] for n in params.sizes}
     start, end = (power_interval({n: D[:, k] for n, D in off.items()}) for k in (0, 1))
     return judge_number(
-        f"At t = {params.horizon:g} tokens on {PLACES[d]} are as far from the density as n^(-1/2).",
+        f"At t = {params.horizon:g} the distance of n tokens on {PLACES[d]} from the density falls like n^(-1/2).",
         SOURCE,
         end[:1],
         (-0.5 - NEAREST, -0.5 + NEAREST),
