@@ -84,6 +84,19 @@ def test_counts_are_steps_and_log_axes_mask():
     assert plots.series([1.0], [2.0]).axes[0].lines[0].get_marker() == "o"
 
 
+def test_a_logarithmic_axis_of_a_decade_has_plain_numbers():
+    """4, not 4 x 10^0; powers of ten stay where there are many."""
+
+    def labels(last):
+        figure = plots.series([0.0, 1.0], [2.0, last], yscale="log")
+        figure.canvas.draw()
+        return [label.get_text() for label in figure.axes[0].get_yticklabels(which="both")]
+
+    assert {"2", "3", "4", "6"} <= set(labels(9.0))
+    assert not any("10^" in label for label in labels(9.0))
+    assert any("10^" in label for label in labels(9e6))
+
+
 def test_series_of_wrong_shape_or_scale():
     with pytest.raises(InputError, match="one value per time"):
         plots.series([0.0, 1.0], [1.0])

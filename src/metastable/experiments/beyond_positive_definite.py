@@ -263,7 +263,7 @@ def draw(params: Params, data: Data) -> Figures:
                         axis.plot(exact_interval(good, total), [place, place], color=PALETTE[k], lw=1.5)
                         axis.plot([good / total], [place], mark, color=PALETTE[k], ms=4)
             axis.set(title=CLAIMS[case][0].name, xlim=(-0.03, 1.03), ylim=(len(FAMILIES) - 0.5, -0.5))
-            axis.set(xlabel="share that reaches the limit set")
+            axis.set(xlabel="share that reaches it")
             axis.set_yticks(range(len(FAMILIES)), list(FAMILIES) if case == 0 else [""] * len(FAMILIES))
             axis.grid(True, axis="x")
         shown = [int(np.argmax(family_of == k)) for k in range(len(FAMILIES)) if (family_of == k).any()]

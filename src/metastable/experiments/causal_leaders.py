@@ -227,8 +227,9 @@ def draw(params: Params, data: Data) -> Figures:
         )  # fmt: skip
         figures[f"Clusters and centres, d = {d}"] = captioned(
             figure,
-            f"Causal attention, V = I, n = {params.n}, d = {d}, t = {params.t:g}, {params.instances} starts; clusters "
-            f"of two or more tokens, centres at delta = {SCALE:g} beta^(-1/2).",
+            f"Causal attention, Q = K = V = I, n = {params.n}, d = {d}, t = {params.t:g}; means of {params.instances} "
+            f"starts with 95% bands, seeds from {params.seed} on; clusters of two or more tokens, centres at delta = "
+            f"{SCALE:g} beta^(-1/2).",
         )
     return {**figures, "The fitted c": _draw_scale(params, data)}
 
@@ -243,10 +244,12 @@ def _draw_scale(params: Params, data: Data) -> Any:
         params.betas, lines, band=bands, reference={f"c = {SCALE:g}": (params.betas, [SCALE] * len(params.betas))},
         xlabel=r"$\beta$", ylabel=r"$c = \delta \beta^{1/2}$", xscale="log", marks=True,
     )  # fmt: skip
+    figure.axes[0].set_ylim(bottom=0.0)
     return captioned(
         figure,
-        f"The spacing at which Renyi centres are as many as clusters, times beta^(1/2), n = {params.n}, t = "
-        f"{params.t:g}; 95% intervals over {params.instances} starts.",
+        f"The spacing at which Renyi centres are as many as clusters, times beta^(1/2); causal attention, "
+        f"Q = K = V = I, n = {params.n}, t = {params.t:g}; 95% intervals over {params.instances} starts, seeds from "
+        f"{params.seed} on.",
     )
 
 

@@ -217,7 +217,7 @@ def draw(params: Params, data: Data) -> Figures:
         reference={"d / (2t)": (t[1:][late], params.d / (2.0 * t[1:][late]))},
         xscale="log",
         yscale="log",
-        ylabel="median and 90% of instances",
+        ylabel="squared length",
     )
     setting = f"n = {params.n}, d = {params.d}, V = -I, Q = K = I, beta = 1, not rescaled"
     many = f"{params.instances} instances from seed {params.seed} on"

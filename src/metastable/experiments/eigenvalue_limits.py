@@ -160,7 +160,8 @@ def draw(params: Grid, data: Data) -> Figures:
         "Limit sets in the plane": captioned(
             figure,
             f"Rescaled tokens in R^2, V = diag(a, b), Q = K = I, full attention, n = {params.n}, t = {params.t:g}, "
-            f"{params.instances} starts: lines on which tokens end, and vertices of their polytope where a = b; "
+            f"{params.instances} starts: mean number of lines on which tokens end, and of vertices of their "
+            "polytope where a = b; "
             "hatched: no limit is predicted, or t is too short.",
         )
     }

@@ -27,6 +27,7 @@ SOURCE = "both papers: eigenvalues of V decide the limit"
 LINK = 0.05  # radians
 SOON = 3  # saved time at which the second token is looked at
 MASKS, PAIRS = ("full", "causal"), ("real", "complex")
+TITLES = {"real": "diag$(a, b)$", "complex": r"$a \pm ib$"}
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,10 @@ def _rates(params: Params, data: Data) -> list[Verdict]:
 def draw(params: Params, data: Data) -> Figures:
     times = np.linspace(0.0, params.t, params.times)
     figures = {}
+    means = {
+        "count": "Means over starts; lone tokens count.",
+        "time": "Means over the starts that came to two clusters or one; hatched: none did.",
+    }
     for measure, words in (("count", "clusters at the end"), ("time", "time to two clusters or one")):
         with paper():
             figure, axes = panels(None, 4, 2.9, 0.8, 0.25, columns=2)
@@ -244,13 +249,13 @@ def draw(params: Params, data: Data) -> Figures:
                 shown = values.reshape(len(params.a), len(other)).T
                 phase_diagram(
                     params.a, other, shown, xlabel="$a$", ylabel="$b$", bar=words, ax=ax,
-                    title=f"{'diag(a, b)' if kind == 'real' else 'a +- ib'}, {mask}",
+                    title=f"{TITLES[kind]}, {mask}",
                     low=1.0 if measure == "count" else 0.0, high=float(params.n) if measure == "count" else params.t,
                 )  # fmt: skip
         figures[words.capitalize()] = captioned(
             figure,
             f"{words.capitalize()} over the eigenvalues of V, circle, n = {params.n}, beta = {params.beta:g}, "
-            f"Q = K = I, t = {params.t:g}, {params.instances} starts; hatched: never.",
+            f"Q = K = I, t = {params.t:g}, {params.instances} starts, seeds from {params.seed} on. {means[measure]}",
         )
     return figures | eigenvalue_limits.draw(params, data)
 
@@ -283,8 +288,8 @@ def finding(params: Params, data: Data) -> Finding:
     )
     return Finding(
         "The eigenvalues of V decide how many clusters there are.",
-        f"Complex pairs a +- ib end in {up:.1f} clusters on average when a > 0 and in {down:.1f} when a < 0 (causal, "
-        f"n = {params.n}).",
+        f"Complex pairs a +- ib end in {up:.1f} clusters (or lone tokens) on average when a > 0 and in {down:.1f} "
+        f"when a < 0 (causal, n = {params.n}).",
         "Clusters at the end",
     )
 

@@ -266,7 +266,7 @@ def _effect(params: Params, data: Data) -> Figure:
         mean,
         band={name: (mean[name] - half[name], mean[name] + half[name]) for name in groups},
         reference={"no effect": (data["t"][[0, -1]], [0.0, 0.0])},
-        ylabel="effect on the mean cosine with token 1",
+        ylabel="effect on the mean cosine",
     )
     return captioned(
         figure,

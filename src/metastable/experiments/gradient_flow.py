@@ -213,7 +213,7 @@ def draw(params: Params, data: Data) -> Figures:
                 data["t"],
                 {mode: share[:, m].mean(axis=0) for m, mode in enumerate(MODES)},
                 ylabel="E over its maximum",
-                title=f"beta = {beta:g}",
+                title=rf"$\beta = {beta:g}$",
                 ax=axes[b],
             )
             off, stated = np.abs(data["rate"] - data["dissipation"])[:, :, b], data["dissipation"][:, :, b]

@@ -48,6 +48,7 @@ EXACT = 1e-8  # of the fastest rate
 LEAST = -1e-7  # of the largest density
 NEAREST = 1.0 / 12.0  # of the exponent, as in `mean_field`
 PLACES = {2: "the circle", 3: "S^2"}
+SIGNS = {2: "circle", 3: "$S^2$"}  # the same in legends
 TITLE = "Distance of tokens from the density against their number"
 
 
@@ -187,7 +188,7 @@ def _approach(params: Params, data: Data, d: int) -> Verdict:
     off = {n: data[f"D {d}-{n}"] for n in params.sizes}
     start, end = (power_interval({n: D[:, k] for n, D in off.items()}) for k in (0, 1))
     return judge_number(
-        f"At t = {params.horizon:g} tokens on {PLACES[d]} are as far from the density as n^(-1/2).",
+        f"At t = {params.horizon:g} the distance of n tokens on {PLACES[d]} from the density falls like n^(-1/2).",
         SOURCE,
         end[:1],
         (-0.5 - NEAREST, -0.5 + NEAREST),
@@ -208,22 +209,22 @@ def draw(params: Params, data: Data) -> Figures:
         picture = density_picture(law, SimpleNamespace(t=law.t, x=data[f"tokens {d}"]))
         figures[f"Density over time on {place}, tokens over it"] = captioned(
             picture,
-            f"Infinitely many tokens, and {params.drawn} drawn from the first law; beta = {params.beta:g}, V = I.",
+            f"Infinitely many tokens from the law e^(x_1) (1 + x_1 x_2/2), and {params.drawn} drawn from it, seed "
+            f"{params.seed}; beta = {params.beta:g}, Q = K = V = I.",
         )
     n = np.array(params.sizes, dtype=float)
-    lines = {
-        f"{place}": np.array([data[f"D {d}-{k}"][:, 1].mean() for k in params.sizes]) for d, place in PLACES.items()
-    }
+    lines = {SIGNS[d]: np.array([data[f"D {d}-{k}"][:, 1].mean() for k in params.sizes]) for d in PLACES}
     first = next(iter(lines.values()))[0]
     slope = {r"slope $n^{-1/2}$": (n, 0.6 * first * np.sqrt(n[0] / n))}
     approach = series(n, lines, reference=slope, xlabel="tokens $n$", ylabel="distance $D$ from the density",
                       xscale="log", yscale="log", marks=True)  # fmt: skip
     figures[TITLE] = captioned(
         approach,
-        f"Mean over samples at t = {params.horizon:g}, first {params.compared} modes; beta = {params.beta:g}, V = I.",
+        f"Mean over samples at t = {params.horizon:g} ({params.count(params.sizes[-1])} of the largest), "
+        f"first {params.compared} modes; beta = {params.beta:g}, Q = K = V = I.",
     )
-    rates = {place: tuple((data[name] / data["fastest"])[data["place"] == d] for name in ("theory", "rate"))
-             for d, place in PLACES.items()}  # fmt: skip
+    rates = {SIGNS[d]: tuple((data[name] / data["fastest"])[data["place"] == d] for name in ("theory", "rate"))
+             for d in PLACES}  # fmt: skip
     figures["Growth rates of the density, measured and exact"] = captioned(
         agreement(rates, xlabel="exact rate / fastest", ylabel="measured rate / fastest"),
         f"{len(data['rate'])} drawn modes, betas and noises, circle and S^2, softmax and unnormalised.",

@@ -33,5 +33,5 @@ def lifetimes(data: Data) -> Figure:
             axis.set_ticks(ticks, [f"{v:g}" for v in ticks])
             axis.set_ticks([], minor=True)
         panel.legend()
-        figure.colorbar(dots, ax=panel, fraction=0.06, pad=0.03, label="beta")
+        figure.colorbar(dots, ax=panel, fraction=0.06, pad=0.03, label=r"$\beta$")
     return figure

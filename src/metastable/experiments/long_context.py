@@ -241,7 +241,8 @@ def draw(params: Params, data: Data) -> Figures:
         rf"$c(1-\rho)$ = {y:g}": [equiangular_time(END, int(m), y / (1 - rho) * np.log(int(m)), rho) for m in n]
         for y in (0.5, 0.8, 1.0, 1.2, 1.5)
     }
-    slope = {r"slope $n^{1/2}$": (n, 0.3 * np.sqrt(n))}
+    last = times[r"$c(1-\rho)$ = 1.5"][-1]
+    slope = {r"$\sim n^{1/2}/\beta$": (n, 1.5 * last * np.sqrt(n / n[-1]) * np.log(n[-1]) / np.log(n))}
     collapsed = series(n, times, reference=slope, xlabel="tokens $n$", ylabel=f"time to cosine {END:g}", xscale="log",
                        yscale="log", outside=True)  # fmt: skip
     return {

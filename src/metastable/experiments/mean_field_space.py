@@ -200,7 +200,7 @@ def _stability(params: Params, data: Data, family: str) -> Verdict:
 def draw(params: Params, data: Data) -> Figures:
     n = np.array(params.sizes, dtype=float)
     with paper():
-        figure, axes = panels(None, 4, 1.9, 1.1, 0.3)
+        figure, axes = panels(None, 4, 1.9, 1.1, 0.5)
         for axis, family in zip(axes, FAMILIES):
             lines, bands = {}, {}
             for k, t in enumerate(params.times):
@@ -213,17 +213,16 @@ def draw(params: Params, data: Data) -> Figures:
             axis.set_xticks(n, [f"{k:g}" for k in n])
             axis.set_xticks([], minor=True)
             axis.set_ylim(0.03, 1.0)
-            legend = axis.get_legend()
-            if family != "sphere" and legend is not None:
-                legend.remove()
+            axis.get_legend().remove()  # one for all, below
             axis.set_ylabel(axis.get_ylabel() if family == "plane" else "")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(params.times))
     late = [k for k, t in enumerate(params.times) if t > 0.0]
     when = np.array(params.times)[late]
     exponents = {SHORT[f]: np.array([_exponent(params, data, f, k, ratio=True) for k in late]) for f in FAMILIES}
     slopes = {name: each[:, 0] for name, each in exponents.items()}
     around = {name: (each[:, 1], each[:, 2]) for name, each in exponents.items()}
     exponent = series(when, slopes, band=around, reference={"0: whatever n": (when, np.zeros(len(when)))},
-                      ylabel="exponent of $n$ in $W_1(t)/W_1(0)$", marks=True)  # fmt: skip
+                      ylabel="exponent of $n$ in $W_1(t)/W_1(0)$", marks=True, outside=True)  # fmt: skip
     counts = ", ".join(f"{params.count(k)} pairs at n = {k}" for k in params.sizes)
     what = (
         "W1 of two samples of one law against their size, mean with its 95% interval, in R^d of rescaled tokens; "

@@ -198,9 +198,9 @@ def draw(params: Params, data: Data) -> Figures:
         return {}
     count = len(data["whole-1"])
     what = (
-        f"{params.model}: {count} texts cut to one length of at most {params.tokens} tokens, from number {params.seed} "
-        f"on; x + f(x) is s x + f(x) in every sublayer; means over texts with 95% intervals; float32, so 1e-7 is "
-        "rounding."
+        f"Rows of X are the tokens of a text, m is their mean. Model {params.model}, {count} texts cut to one length "
+        f"of at most {params.tokens} tokens, from number {params.seed} on; x + f(x) is s x + f(x) in every sublayer; "
+        "means over texts with 95% intervals; float32, so 1e-7 is rounding."
     )
     labels = {"": (TITLE, r"$|X - 1m^T| / |X|$"), "/rank": (TITLE_RANK, r"$\sigma_2 / \sigma_1$")}
     return {title: captioned(_by_layer(params, data, end, label), what) for end, (title, label) in labels.items()}
@@ -218,10 +218,10 @@ def _by_layer(params: Params, data: Data, end: str, label: str) -> Figure:
                 layers,
                 {name: each.mean(axis=0) for name, each in lines.items()},
                 band={name: (np.maximum(e[0], 1e-8), e[1]) for name, e in ends.items()},
-                reference={"trained depth": ([trained, trained], [1e-7, 1.0])} if trained < layers[-1] else {},
+                reference={"trained depth": ([trained, trained], [1e-8, 1.0])} if trained < layers[-1] else {},
                 xlabel="layer", ylabel=label, yscale="log", title=title, ax=axis,
             )  # fmt: skip
-            axis.set_ylim(1e-7, 1.5)
+            axis.set_ylim(1e-8, 1.5)
     return figure
 
 
@@ -234,7 +234,7 @@ def finding(params: Params, data: Data) -> Finding | None:
     alone, rank, skips, mlp, both = (data[name][:, at].mean() for name in names)
     return Finding(
         "Skip connections and feedforward networks are said to prevent attention's collapse to rank one.",
-        f"In a real model attention alone is within {alone:.1g} of one point after {trained} layers ({rank:.1g} of "
+        f"In {params.model} attention alone is within {alone:.1g} of one point after {trained} layers ({rank:.1g} of "
         f"rank one), with its skip connections {skips:.2g}, with its MLP {mlp:.2g}, with both {both:.2g}.",
         TITLE,
     )

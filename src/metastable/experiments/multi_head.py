@@ -184,6 +184,8 @@ def draw(params: Params, data: Data) -> Figures:
         reference={"tokens": (heads, np.full(len(heads), float(params.n)))},
         xlabel="heads $H$",
         ylabel=f"places at $t = {params.t:g}$, mean",
+        xscale="log",
+        yscale="log",
         marks=True,
     )
     with paper():

@@ -158,8 +158,8 @@ def draw(params: Params, data: Data) -> Figures:
                 own, null = data[f"{family}-{d}/own"], data[f"{family}-{d}/random"]
                 axis.scatter(null, own, s=8, color=colour, alpha=0.6, label=f"d = {d}", linewidths=0)
             axis.plot([0.0, 1.2], [0.0, 1.2], color=SOFT, lw=0.8, ls=(0, (4, 2)))
-            axis.set(xlim=(0.0, 1.2), ylim=(0.0, 1.2), xlabel="as many random directions", title=WORDS[family])
-            axis.set_ylabel("distance of cluster means from a simplex" if family == "sphere" else "")
+            axis.set(xlim=(0.0, 1.2), ylim=(0.0, 1.2), xlabel="distance, random directions", title=WORDS[family])
+            axis.set_ylabel("distance, cluster means" if family == "sphere" else "")
             axis.legend(loc="upper left")
     what = (
         f"A dot is a run with three clusters or more, {params.instances} seeds from {params.seed} on; n = {params.n}, "

@@ -240,7 +240,9 @@ def draw(params: Params, data: Data) -> Figures:
     )
     return {
         TITLE: captioned(first, f"Cosine of tokens, measured (dots) and by its equation (dashed). {start}"),
-        "Norms under the schemes": captioned(length, f"Norm of the residual stream. {start}"),
+        "Norms under the schemes": captioned(
+            length, f"Norm of the residual stream; Post-LN and nGPT keep it at 1. {start}"
+        ),
         "Random tokens under the schemes": captioned(
             clouds,
             f"Mean over {params.instances} starts, n = {params.n}, d = {params.d}, beta = {params.beta:g}, V = I.",

@@ -106,7 +106,8 @@ def _clouds(params: Any, data: Data) -> Any:
         axis.scatter(start[:, 0], start[:, 1], s=8, facecolors="none", edgecolors=SOFT, linewidths=0.7, label="start")
         axis.scatter(aim[:, 0], aim[:, 1], s=26, marker="+", color=INK, linewidths=0.9, label="target")
         axis.scatter(end[0][:, 0], end[0][:, 1], s=10, color=PALETTE[0], alpha=0.8, linewidths=0, label="end")
-        axis.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal", xticks=[], yticks=[])
+        axis.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal")
+        axis.set_axis_off()
         axis.set_title(f"{family}, {'constant' if pieces == 1 else _name(pieces)}", fontsize="small")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize="small")
     return captioned(

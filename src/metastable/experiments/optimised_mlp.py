@@ -213,7 +213,7 @@ def _about(params: Params) -> str:
     return (
         f"{params.clouds} clouds of {params.each} tokens, d = {params.d}, beta = {params.beta:g}, Q = K = V = I; "
         f"trained "
-        f"to t = {params.t:g} on {params.starts} starts ({params.trainings} trainings), judged on {params.instances} "
+        f"to t = {params.t:g} on {params.starts} starts (trainings: {params.trainings}), judged on {params.instances} "
         f"fresh "
         f"ones from seed {params.seed + 10_000} on"
     )
@@ -252,7 +252,7 @@ def _over_time(params: Params, data: Data) -> Any:
             axis.fill_between(times, *np.quantile(each, (0.1, 0.9), axis=0), color=colour, alpha=0.15, lw=0)
         axis.axvline(params.t, color=SOFT, lw=0.8, ls=(0, (4, 2)))
         axis.set(xlabel="time $t$", title=WORDS[task], ylim=(0.0, None))
-    axes[0].set_ylabel("angle of the two closest clouds (rad)")
+    axes[0].set_ylabel("angle of the closest clouds (rad)")
     axes[0].legend(loc="upper right")
     return captioned(figure, f"Width {width}; bands as before, dashed: the time of training. {_about(params)}.")
 
@@ -262,9 +262,9 @@ def finding(params: Params, data: Data) -> Finding:
     life = {task: data[f"{task}-{width}/life"].mean(axis=(1, 2)) for task in TASKS}
     return Finding(
         "MLPs that are optimised together with the dynamics are named as future work.",
-        f"Trained to t = {params.t:g}, an MLP of width {width} keeps clouds at given places apart for "
-        f"{life['fixed'][2]:.1f} (none: {life['fixed'][0]:.1f}, random: {life['fixed'][1]:.1f}) and clouds anywhere "
-        f"for {life['any'][2]:.1f} "
+        f"Trained to t = {params.t:g} for {params.steps} steps, an MLP of width {width} keeps clouds at given places "
+        f"apart for {life['fixed'][2]:.1f} (none: {life['fixed'][0]:.1f}, random: {life['fixed'][1]:.1f}) and "
+        f"clouds anywhere for {life['any'][2]:.1f} "
         f"({life['any'][0]:.1f}, {life['any'][1]:.1f}); runs end at {params.longest:g}.",
         TITLE,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from metastable.experiments.base import Data, Experiment, Figures, Finding
-from metastable.experiments.phase_diagram_maps import AXES, draw_maps, judge_maps
+from metastable.experiments.phase_diagram_maps import ALONE, AXES, draw_maps, judge_maps
 from metastable.experiments.phase_diagram_runs import ATTENTIONS, MET, Params, check, grid, key, run
 from metastable.plots import phase_diagram, series
 from metastable.plots.phase import shared_bar
@@ -99,7 +99,8 @@ def draw(params: Params, data: Data) -> Figures:
         curve = [equiangular_time(MET, params.n, b, normalise=ATTENTIONS[attention]) for b in fine]
         for measure, words in (("share", "share of pairs that have met"), ("clusters", "clusters")):
             with paper():
-                figure, axes = panels(None, len(params.dims), 2.9, 0.75, 0.25, columns=2)
+                columns, ratio = (3, 1.0) if len(params.dims) == 3 else (2, 0.75)  # no hole, and room for the bar
+                figure, axes = panels(None, len(params.dims), 2.9, ratio, 0.25, columns=columns)
                 for k, (d, ax) in enumerate(zip(params.dims, axes)):
                     values = data[f"{key(d, attention, 0, 0)} {measure}"].mean(axis=0).T
                     low, high = (0.0, 1.0) if measure == "share" else (1.0, float(params.n))
@@ -110,8 +111,9 @@ def draw(params: Params, data: Data) -> Figures:
                 shared_bar(figure, axes, words)
             figures[f"{words.capitalize()}, {ATTENTIONS[attention]} attention"] = captioned(
                 figure,
-                f"{words.capitalize()} over beta and t, n = {params.n}, V = I, full {ATTENTIONS[attention]} attention, "
-                f"mean over {params.instances} starts; red: when orthogonal tokens reach cosine {MET:g}.",
+                f"{words.capitalize()}{ALONE[measure]} over beta and t, n = {params.n}, Q = K = V = I, full "
+                f"{ATTENTIONS[attention]} attention, mean over {params.instances} starts, seeds from {params.seed} on; "
+                f"red: when orthogonal tokens reach cosine {MET:g}.",
             )
     return figures | {"Distance to the closed form": _draw_deviation(params, data), **draw_maps(params, data)}
 
@@ -123,7 +125,11 @@ def _draw_deviation(params: Params, data: Data) -> Any:
         params.dims, lines, reference={"$d^{-1/2}$": (params.dims, guide)}, xlabel="dimension $d$",
         ylabel="mean |cosine - closed form|", xscale="log", yscale="log", marks=True,
     )  # fmt: skip
-    return captioned(figure, f"How far the diagram is from its limit, n = {params.n}, {params.instances} starts.")
+    return captioned(
+        figure,
+        f"Mean over beta, t and {params.instances} starts of the distance between the mean cosine of {params.n} tokens "
+        "and that of orthogonal ones; Q = K = V = I, full attention.",
+    )
 
 
 def finding(params: Params, data: Data) -> Finding:

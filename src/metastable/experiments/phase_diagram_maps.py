@@ -26,6 +26,8 @@ from metastable.theory.sphere_forms import first_token_path
 from metastable.theory.verdicts import Verdict, judge_share
 
 AXES: dict[str, Any] = {"xlabel": r"$\beta$", "ylabel": "time $t$", "bar": None}
+TITLES = ("$V = I$", "$V = -I$", "random $V$")
+ALONE = {"share": "", "clusters": " (lone tokens count)"}  # said in captions
 PATH_ALLOWED = 1e-3  # of token 1, as in spectra: RK4's own error, with |V| below 3
 
 
@@ -135,12 +137,13 @@ def draw_maps(params: Params, data: Data) -> Figures:
                     figure, axes = panels(None, 6, 2.3, 0.8, 0.25, columns=3)
                     for (mask, value), ax in zip(MAPS, axes):
                         shown = data[f"{key(d, attention, mask, value)} {measure}"].mean(axis=0).T
-                        title = f"{MASKS[mask]}, V = {LETTERS[value]}"
+                        title = f"{MASKS[mask]}, {TITLES[value]}"
                         phase_diagram(betas, times, shown, **AXES, low=low, high=high, title=title, ax=ax)
                     shared_bar(figure, axes, words)
                 figures[f"Masks and values, {ATTENTIONS[attention]}, d = {d}: {words}"] = captioned(
                     figure,
-                    f"{words.capitalize()}, n = {params.n}, d = {d}, {ATTENTIONS[attention]} attention, "
-                    f"{params.others} starts ({params.instances} where attention is full and V = I).",
+                    f"{words.capitalize()}{ALONE[measure]}, n = {params.n}, d = {d}, Q = K = I, "
+                    f"{ATTENTIONS[attention]} attention, mean over {params.others} starts ({params.instances} where "
+                    f"attention is full and V = I), seeds from {params.seed} on.",
                 )
     return figures

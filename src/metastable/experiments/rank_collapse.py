@@ -139,14 +139,17 @@ def draw(params: Params, data: Data) -> Figures:
         reference = {}
         if family == "sphere" and 1.0 in params.strengths:
             last = lines["s = 1"][-1] * 2.0 ** (params.layers - layers)
-            reference = {"halved a layer": (layers[last <= 1.0], last[last <= 1.0])}
+            slope = 30.0 * last  # beside the line, not under it
+            reference = {"slope: halved a layer": (layers[slope <= 1.0], slope[slope <= 1.0])}
         figure = series(
             layers, lines, band=bands, reference=reference, xlabel="layer", ylabel=r"$|X - 1m^T| / |X|$",
-            yscale="linear" if family == "cloud" else "log",
+            yscale="linear" if family == "cloud" else "log", outside=True,
         )  # fmt: skip
         if family == "cloud":
             figure.axes[0].set_ylim(0.0, 1.05)
-        figures[TITLES[family]] = captioned(figure, f"{CAPTIONS[family].format(n=params.n, d=params.d)} {seeds}")
+        figures[TITLES[family]] = captioned(
+            figure, f"Rows of X are tokens, m is their mean. {CAPTIONS[family].format(n=params.n, d=params.d)} {seeds}"
+        )
     figures[RANKS] = captioned(_ranks(params, data), f"n = {params.n}, families as above; {seeds}")
     counts = {WORDS[f]: [data[f"{f}-{s:g}/count"] for s in params.strengths] for f in FAMILIES}
     ends = {f: np.array([mean_interval(c) for c in found]).T for f, found in counts.items()}
@@ -172,9 +175,11 @@ def _ranks(params: Params, data: Data) -> Figure:
                 np.arange(params.layers + 1),
                 {name: np.median(rank, axis=0) for name, rank in each.items()},
                 band={name: tuple(np.quantile(rank, [0.25, 0.75], axis=0)) for name, rank in each.items()},
-                xlabel="layer", ylabel=r"$\sigma_2 / \sigma_1$" if family == FAMILIES[0] else "", yscale="log",
-                title=WORDS[family], ax=axis,
+                xlabel="layer", ylabel=r"$\sigma_2 / \sigma_1$" if family == FAMILIES[0] else "",
+                yscale="linear" if family == "cloud" else "log", title=WORDS[family], ax=axis,
             )  # fmt: skip
+            if family == "cloud":
+                axis.set_ylim(0.0, 1.05)
             legend = axis.get_legend()
             if legend is not None and family != FAMILIES[-1]:
                 legend.remove()

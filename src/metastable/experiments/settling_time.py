@@ -273,7 +273,7 @@ def _approach(params: Params, data: Data) -> Figure:
         {name: line[:-20] for name, line in lines.items()},
         reference={"$e^{-t}$": (t[:-20], np.exp(-t[:-20]))},
         yscale="log",
-        ylabel="distance from the limit / largest norm",
+        ylabel="distance / largest norm",
     )
     return captioned(
         figure,

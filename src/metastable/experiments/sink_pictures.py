@@ -41,7 +41,7 @@ def _over_beta(params: Any, data: Data) -> Figure:
                 lines,
                 band={name: (mean[v, s] - half[v, s], mean[v, s] + half[v, s]) for s, name in enumerate(lines)},
                 reference={"position alone": ([params.betas[0], params.betas[-1]], [1.0, 1.0])},
-                xlabel="beta",
+                xlabel=r"$\beta$",
                 ylabel=f"ratio at t = {params.times[-1]:g}" if v == 0 else "",
                 xscale="log",
                 marks=True,

@@ -157,8 +157,8 @@ def finding(params: Params, data: Data) -> Finding:
         "Sinks are said to emerge in training because the first token takes part in the evolution of all others.",
         f"Before training the first token of {2 * len(params.sizes) * params.instances} small transformers receives "
         f"{start[0]:.2f} times the attention of the seven after it with positions and {start[1]:.2f} without; after "
-        f"{params.steps} steps {end[0]:.2f} and {end[1]:.2f} times. Above {verdicts.SINK:g} times it was "
-        f"{'; '.join(when)}.",
+        f"{params.steps} steps {end[0]:.2f} and {end[1]:.2f} times. A sink, {verdicts.SINK:g} times or "
+        f"more, is {'; '.join(when)}.",
         TITLE,
     )
 

@@ -88,7 +88,11 @@ def said_of(steps: np.ndarray) -> str:
     'lasting in 3 of 4 trained models, from step 30 on (median; the earliest 10, the latest 100)'
     >>> said_of(np.array([np.inf, np.inf]))
     'lasting in 0 of 2 trained models'
+    >>> said_of(np.array([]))
+    'not measured, as no model was trained'
     """
+    if not len(steps):
+        return "not measured, as no model was trained"
     found = steps[np.isfinite(steps)]
     often = f"lasting in {len(found)} of {len(steps)} trained models"
     if not len(found):
@@ -167,10 +171,16 @@ def _grid(params: Any, count: int) -> tuple[Any, Any, np.ndarray]:
     for axis in axes:
         axis.set_xscale("symlog", linthresh=10.0)
         shown = [step for step in (0, 10, 30, 100, 300, 1000, 3000) if step <= params.steps]
+        shown += [params.steps] if params.steps >= 2 * shown[-1] else []
         axis.set_xticks(shown, [f"{step:,}" for step in shown])
         axis.set_xticks([], minor=True)
         axis.set_xlabel("step")
     return figure, axes, np.array(params.checkpoints)
+
+
+def _legend_below(figure: Any, axis: Any) -> None:
+    """Bands fill the panels: the legend stands under them."""
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="x-small")
 
 
 def _label(name: str) -> str:
@@ -197,7 +207,7 @@ def _sinks(params: Any, data: Data) -> Any:
             when = onsets(params, data, kind, *reading)
             met = when[np.isfinite(when) & learned(params, data, kind)]
             axis.plot(met, np.full(len(met), SINK), ls="", marker=mark, ms=4, color="#222222", alpha=0.4)
-    axes[0].legend(loc="best", fontsize="x-small")
+    _legend_below(figure, axes[0])
     what = (
         f"Mean over layers, heads and queries; 1 (dashed) is no sink, {SINK:g} (line) the criterion. Triangles on it: "
         "from where on a trained model meets it, downward with positions, upward without."
@@ -215,7 +225,7 @@ def _inside(params: Any, data: Data) -> Any:
     for axis, (key, label) in zip(axes, labels.items()):
         _each(params, data, axis, steps, key)
         axis.set_ylabel(label)
-    axes[0].legend(loc="best", fontsize="x-small")
+    _legend_below(figure, axes[0])
     what = (
         "Left and middle: means over layers and heads; right: tokens linked by cosines above 0.9 after the last layer."
     )
@@ -233,7 +243,7 @@ def _histograms(params: Any, data: Data) -> Any:
             axis.plot(middle, counts[k].mean(axis=0), color=colour, label=f"step {params.checkpoints[k]:,}")
             if k in (0, len(counts) - 1):
                 axis.fill_between(middle, counts[k].min(axis=0), counts[k].max(axis=0), color=colour, alpha=0.15, lw=0)
-        axis.set(xlabel="cosine of two tokens", title=kind, ylim=(0.0, None))
+        axis.set(xlabel="cosine of two tokens", title=kind, ylim=(0.0, None), xticks=np.linspace(-1.0, 1.0, 5))
     axes[0].set_ylabel("share of pairs")
     axes[0].legend(loc="best", fontsize="x-small")
     return captioned(figure, _about(params, "The largest size; bands of the first and the last step alone."))

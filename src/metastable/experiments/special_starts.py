@@ -276,7 +276,7 @@ def _pushes(params: Params, data: Data) -> Figure:
         },
         xscale="log",
         xlabel="push $\\epsilon$ off the symmetry",
-        ylabel="time until the row is Boolean to 0.1",
+        ylabel="time until the row is Boolean",
         marks=True,
     )
     return captioned(

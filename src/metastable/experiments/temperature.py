@@ -169,11 +169,13 @@ def draw(params: Params, data: Data) -> Figures:
         params.betas,
         lines,
         band=bands,
-        xlabel="beta (inverse temperature)",
+        xlabel=r"inverse temperature $\beta$",
         ylabel=f"mean number at t = {params.t:g}",
         marks=True,
     )
     panel = figure.axes[0]
+    panel.get_legend().set_frame_on(True)  # a marked beta may lie behind it
+    panel.get_legend().get_frame().set(edgecolor="none", alpha=0.9)
     for number, name in ((params.n, r"$\sqrt{n}$"), (params.d, r"$\sqrt{d}$")):
         panel.axvline(np.sqrt(number), color=SOFT, lw=0.8, ls="--", zorder=0)
         top = panel.get_xaxis_transform()
@@ -197,8 +199,8 @@ EXPERIMENT = Experiment(
     quick={"instances": 48, "n": 32, "betas": (0.5, 1.0, 2.0, 4.0, 6.0, 9.0)},
     full={"instances": 2000},
     text="Causal attention, V = I, the same tokens at every beta: the number of clusters at t = 15 with 95% bands. "
-    "beta is an inverse temperature: the paper's wording has it the other way round. Nothing special happens at "
-    "sqrt(n).",
+    "beta is an inverse temperature: the paper's wording has it the other way round. sqrt(d) and sqrt(n), where "
+    "something is said to happen, are marked.",
     check=check,
     finding=finding,
     topic="observation",

@@ -46,7 +46,7 @@ MERGED = 1e-3  # radians: clusters that near are one
 FORMED = 0.1
 FALL = 0.1  # how far the mean time of the fall may be off
 FACTOR = 3.0
-TITLE = "Height, spread and clusters over logarithmic time"
+TITLE = "Height and spread over logarithmic time"
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,16 @@ def draw(params: Params, data: Data) -> Figures:
     setting = f"S^2, V = diag(1, 1, {params.lam:g}), beta = {params.sharp:g} sqrt(n)"
     return {
         TITLE: captioned(
-            early, f"Height over the circle (relative) and spread of clusters, means over seeds. {setting}."
+            early,
+            "Height over the circle (root mean square, over its first value) and spread, the mean of beta sum_j A_ij "
+            f"|x_i - x_j|^2; means over seeds from {params.seed} on. {setting}.",
         ),
         **draw_forming(params, data),
-        "Mergers": captioned(mergers, f"Clusters left, n = {int(data['n'][k])}, seed {params.seed + k}. {setting}."),
+        "Mergers": captioned(
+            mergers,
+            f"Clusters left, n = {int(data['n'][k])}, seed {params.seed + k}; from t = {params.settle:g} on "
+            f"the clusters alone are followed. {setting}.",
+        ),
     }
 
 

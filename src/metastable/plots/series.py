@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatterMathtext, MaxNLocator
 from matplotlib.typing import ColorType
 from numpy.typing import ArrayLike, NDArray
 
@@ -94,6 +94,7 @@ def series(
     panel.set(xlabel=xlabel, ylabel=ylabel, title=title)
     panel.set_xscale(xscale, **({"nonpositive": "mask"} if xscale == "log" else {}))
     panel.set_yscale(yscale, **({"nonpositive": "mask"} if yscale == "log" else {}))
+    _plain_decade(panel, xscale, yscale)
     if xscale == "log" and marks and 1 < len(when) <= _FEW and (when > 0).all():
         panel.set_xticks(when, labels=[f"{v:,g}" for v in when])  # where something was measured
         panel.set_xticks([], minor=True)
@@ -142,6 +143,22 @@ def agreement(
     panel.set(xlabel=xlabel, ylabel=ylabel, xlim=ends, ylim=ends)
     panel.legend()
     return figure
+
+
+class _Plain(LogFormatterMathtext):
+    """6 in place of 6 x 10^0, at the ticks that would have that label."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
+
+
+def _plain_decade(panel: Axes, xscale: str, yscale: str) -> None:
+    """Plain numbers on a logarithmic axis that shows little more than a decade of common size."""
+    for axis, scale, ends in ((panel.xaxis, xscale, panel.get_xlim()), (panel.yaxis, yscale, panel.get_ylim())):
+        low, high = ends
+        if scale == "log" and low >= 1e-3 and high <= 1e4 and high <= 30.0 * low:
+            axis.set_major_formatter(_Plain())
+            axis.set_minor_formatter(_Plain(labelOnlyBase=False, minor_thresholds=(2.0, 0.5)))
 
 
 def _counts(line: NDArray[Any]) -> bool:
