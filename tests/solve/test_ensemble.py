@@ -130,3 +130,20 @@ def test_an_adaptive_method_takes_no_steps_for_a_run_that_ended():
     assert not saved.exhausted.any()
     assert saved.reached.tolist() == [1.0, 0.0]
     assert np.isfinite(state["x"]).all(axis=(1, 2)).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("seed", [3, [3, 4, 5, 6]])
+def test_observables_that_make_runs_again_do_so_with_their_noise(seed):
+    """Runs that outlive others keep their own seeds or numbers, by which `at` draws the noise between saves."""
+    x = np.array([[[0.1]], [[1e308]], [[0.2]], [[0.3]]])
+    asked = {"t": 1.0, "method": "euler", "save": [0.0, 0.2, 1.0], "seed": seed}
+    dyn = ms.Dynamics(geometry="euclidean", noise=0.2)
+
+    def between(run):
+        return np.broadcast_to(run.at(0.35).x[0, ..., 0, 0] if run.t[-1] == 1.0 else np.nan, (len(run), *run.runs))
+
+    data = ms.observe_many(dyn, x, between, **asked)
+    alone = ms.simulate([dyn] * 4, x, **{**asked, "save": [0.0, 0.2, 0.35, 1.0]})
+    assert data.status.values.tolist() == ["done", "diverged", "done", "done"]
+    for k in (0, 2, 3):
+        np.testing.assert_allclose(data.between[0, k], alone[k].x[2, 0, 0], rtol=1e-14)

@@ -98,7 +98,9 @@ def run_keys(plan: Plan) -> Array:
     if plan.seeds is not None:
         return jax.vmap(lambda s: jax.random.fold_in(jax.random.key(s), 0))(jnp.asarray(plan.seeds))
     base = jax.random.key(plan.seed)
-    return jax.vmap(lambda k: jax.random.fold_in(base, k))(jnp.arange(plan.first_run, plan.first_run + plan.runs))
+    return jax.vmap(lambda k: jax.random.fold_in(base, k))(
+        jnp.arange(plan.runs) if plan.numbers is None else plan.numbers
+    )
 
 
 def padded(stops: Stops, dtype: str) -> tuple[np.ndarray, np.ndarray]:

@@ -96,7 +96,7 @@ def plan_of(run: Trajectory, verb: str, start: bool = True) -> tuple[Plan, np.nd
         )
     settings = {name: made[name] for name in _SETTINGS}
     plan, x = make_plan(dynamics, run.x[0], save=[float(made["t"])], **settings)
-    return replace(plan, first_run=int(made.get("run", 0))), x
+    return replace(plan, numbers=np.ravel(made["run"]) if "run" in made else None), x
 
 
 def collected(plan: Plan, x: np.ndarray, segments: list[Segment]) -> Trajectory:

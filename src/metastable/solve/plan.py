@@ -22,8 +22,8 @@ class Plan:
     """What is run: B runs of n tokens in d coordinates, held as one ensemble whatever shape the user gave.
 
     ``dynamics`` are the distinct ones, all of one structure, and ``which`` (B,) names the one of each run; ``shape``
-    is the shape of the ensemble as the user sees it, () for one run. ``first_run`` is the number of the first run in a
-    larger ensemble: seeds are counted from there. ``shakes`` (B,) is the relative noise that engines with a chart put
+    is the shape of the ensemble as the user sees it, () for one run. ``numbers`` (B,) are the places of runs that are
+    part of a larger ensemble, by which their noise is drawn; None is 0 to B - 1. ``shakes`` (B,) is the relative noise that engines with a chart put
     on a run's state, 0 for the run itself and a few roundings for its copies (see `metastable.solve.trust`).
     ``seeds`` (B,) are the noise's seeds of runs that have one each, as if every run were run alone.
     """
@@ -44,7 +44,7 @@ class Plan:
     engine: str = "auto"
     trust: bool = False
     together: bool = True  # whether the runs make one Trajectory, or one each
-    first_run: int = 0
+    numbers: np.ndarray | None = None
     shakes: np.ndarray | None = None
     seeds: np.ndarray | None = None
 
@@ -91,16 +91,16 @@ class Plan:
         """The dynamics of one run."""
         return self.dynamics[int(self.which[run])]
 
-    def members(self, these: slice) -> "Plan":
+    def members(self, these: slice | Sequence[int]) -> "Plan":
         """The plan of some of the runs."""
         which = self.which[these]
         distinct, place = np.unique(which, return_inverse=True)
         shakes = None if self.shakes is None else self.shakes[these]
         seeds = None if self.seeds is None else self.seeds[these]
-        start = self.first_run + (these.start or 0)
+        numbers = (np.arange(self.runs) if self.numbers is None else self.numbers)[these]
         chosen = tuple(self.dynamics[k] for k in distinct)
         shape = (len(which),)
-        return replace(self, dynamics=chosen, which=place, shape=shape, shakes=shakes, first_run=start, seeds=seeds)
+        return replace(self, dynamics=chosen, which=place, shape=shape, shakes=shakes, numbers=numbers, seeds=seeds)
 
 
 @dataclass(frozen=True)

@@ -151,27 +151,26 @@ class Gathered:
             message += f" Attention by {plan.model.normalise.name} was off by up to {missed:.1e}."
         return count, status, message, certificate(plan, plan.times[:count], self.apart[:count, list(runs)])
 
-    def trajectory(self, runs: Sequence[int] | None = None, shape: tuple[int, ...] | None = None) -> Trajectory:
+    def trajectory(self, runs: Sequence[int] | None = None, shape: tuple[int, ...] = ()) -> Trajectory:
         """Some of the runs as one Trajectory, which ends where the first of them ends; () is the shape of one alone.
 
         Without ``runs`` it is all of them in the shape of the plan, and shares the tokens of the segments.
         """
-        plan, of = self.plan, slice(None) if runs is None else list(runs)
-        shape = plan.shape if shape is None else shape
-        count, status, message, known = self.ending(range(plan.originals) if runs is None else runs)
-        own = {name: a[:count, of].reshape(count, *shape, *a.shape[2:]) for name, a in self.extra.items()}
+        of = slice(None) if runs is None else list(runs)
+        plan = self.plan if runs is None else replace(self.plan.members(list(runs)), shape=shape)
+        count, status, message, known = self.ending(range(self.plan.originals) if runs is None else runs)
+        own = {name: a[:count, of].reshape(count, *plan.shape, *a.shape[2:]) for name, a in self.extra.items()}
         chart = (own["chart_y"], own["chart_refs"]) if "chart_y" in own else None
-        tokens = self.x[:count, of].reshape(count, *shape, plan.n, plan.d)
-        if runs is None or shape:
-            dyn = together(replace(plan, which=plan.which[of], shape=shape))
-            return Trajectory(plan.times[:count], tokens, dyn, status, message, known, self.notes, chart)
-        notes = {**self.notes, **_own_noise(plan, runs[0])}
-        return Trajectory(plan.times[:count], tokens, plan.of(runs[0]), status, message, known, notes, chart)
+        tokens = self.x[:count, of].reshape(count, *plan.shape, plan.n, plan.d)
+        notes = {**self.notes, **_drawn_by(plan)}
+        return Trajectory(plan.times[:count], tokens, together(plan), status, message, known, notes, chart)
 
 
-def _own_noise(plan: Plan, run: int) -> dict[str, int]:
-    """What makes the noise of one run of a list: its own seed, or the seed of all and its number."""
-    return {"run": plan.first_run + run} if plan.seeds is None else {"seed": int(plan.seeds[run])}
+def _drawn_by(plan: Plan) -> dict[str, Any]:
+    """What makes the noise: a seed for each run, or the seed of all and the runs' numbers in a larger ensemble."""
+    if plan.seeds is not None or plan.numbers is None:
+        return {"seed": plan.given_seed}
+    return {"seed": plan.seed, "run": np.reshape(plan.numbers, plan.shape).tolist()}
 
 
 def certificate(plan: Plan, times: np.ndarray, parted: np.ndarray) -> float | None:
@@ -209,11 +208,10 @@ def provenance(plan: Plan, seconds: float) -> dict[str, Any]:
         "t": plan.t,
         "rtol": plan.rtol,
         "atol": plan.atol,
-        "seed": plan.given_seed,
+        **_drawn_by(plan),
         "dtype": plan.dtype,
         "engine": plan.engine,
         "trust": plan.trust,
         "seconds": round(seconds, 6),
-        **({"run": plan.first_run} if plan.first_run else {}),  # its number in a list decides its noise
         **stamp(),
     }
