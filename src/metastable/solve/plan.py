@@ -23,8 +23,9 @@ class Plan:
 
     ``dynamics`` are the distinct ones, all of one structure, and ``which`` (B,) names the one of each run; ``shape``
     is the shape of the ensemble as the user sees it, () for one run. ``numbers`` (B,) are the places of runs that are
-    part of a larger ensemble, by which their noise is drawn; None is 0 to B - 1. ``shakes`` (B,) is the relative noise that engines with a chart put
-    on a run's state, 0 for the run itself and a few roundings for its copies (see `metastable.solve.trust`).
+    part of a larger ensemble, by which their noise is drawn; None is 0 to B - 1. ``shakes`` (B,) is the relative noise
+    that engines with a chart put on a run's state, 0 for the run itself and a few roundings for its copies (see
+    `metastable.solve.trust`).
     ``seeds`` (B,) are the noise's seeds of runs that have one each, as if every run were run alone.
     """
 
