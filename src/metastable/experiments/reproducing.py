@@ -98,9 +98,8 @@ def reproduce(
     if model is not None:
         _refuse_model(model, chosen)
     folder = Path(out)
-    with claim(
-        folder, settled_by("reproduction", {"preset": preset, **overrides}), extend=True
-    ):  # more experiments may come
+    purpose = settled_by("reproduction", {"preset": preset, **overrides})
+    with claim(folder, purpose, extend=True):  # there may be more experiments to add
         missing = _missing([name for name in chosen if not (folder / name / DONE).exists()], model, progress)
         order = sorted(chosen, key=lambda name: LONG.index(name) if name in LONG else len(LONG))
         tasks = [Task(name, table[name], folder / name, preset, overrides) for name in order if name not in missing]

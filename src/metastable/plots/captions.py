@@ -58,8 +58,8 @@ def _equation(tokens: object, motion: Motion) -> list[str]:
         return []
     parts = [
         f"beta = {_ends(dynamics.beta)}",
-        f"{_named(dynamics.mask) or 'own'} mask",
-        _named(dynamics.normalise) or "own normalisation",
+        f"{_said(dynamics.mask.name) or 'own'} mask",
+        _said(dynamics.normalise.name) or "own normalisation",
     ]
     parts += [{"sphere": "on the sphere", "rescaled": "rescaled, z = e^{-tV} x"}.get(dynamics.geometry.name, "in R^d")]
     if dynamics.noisy:
@@ -75,9 +75,9 @@ def _equation(tokens: object, motion: Motion) -> list[str]:
     return parts
 
 
-def _named(part: Any) -> str:
-    """The name of a part; a lambda has none."""
-    return "" if part.name == "<lambda>" else str(part.name)
+def _said(word: str) -> str:
+    """The name of a part as a caption says it: a lambda has none."""
+    return word.replace("<lambda>", "")
 
 
 def _ends(values: object) -> str:
