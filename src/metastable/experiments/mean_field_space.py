@@ -213,7 +213,9 @@ def draw(params: Params, data: Data) -> Figures:
             axis.set_xticks(n, [f"{k:g}" for k in n])
             axis.set_xticks([], minor=True)
             axis.set_ylim(0.03, 1.0)
-            axis.get_legend().remove()  # one for all, below
+            legend = axis.get_legend()  # one for all, below
+            if legend is not None:
+                legend.remove()
             axis.set_ylabel(axis.get_ylabel() if family == "plane" else "")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(params.times))
     late = [k for k, t in enumerate(params.times) if t > 0.0]

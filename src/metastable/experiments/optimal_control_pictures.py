@@ -41,7 +41,7 @@ def _one_token(params: Any, data: Data) -> Any:
         _dots(right, gone, effort[:, 0] / gone**2, unrest[:, 0], colour, _name(pieces))
     left.set(xlabel="effort", ylabel="error $|x(1) - y|^2$", yscale="log", title=f"target {theta[shown]:.2f} rad away")
     right.set(
-        xlabel="angle that the token went (rad)", ylabel="effort / angle$^2$", ylim=(0.9, 2.15), title="all targets"
+        xlabel="angle that the token went (rad)", ylabel="effort / angle$^2$", ylim=(0.9, None), title="all targets"
     )
     right.axhline(1.0, color=SOFT, lw=0.8, ls=_DASHES)
     left.legend(loc="upper right")

@@ -18,7 +18,7 @@ from metastable.experiments.self_checks import first_steps
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series
-from metastable.plots.style import SOFT, captioned
+from metastable.plots.style import SOFT, captioned, paper
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import mean_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
@@ -174,8 +174,8 @@ def draw(params: Params, data: Data) -> Figures:
         marks=True,
     )
     panel = figure.axes[0]
-    panel.get_legend().set_frame_on(True)  # a marked beta may lie behind it
-    panel.get_legend().get_frame().set(edgecolor="none", alpha=0.9)
+    with paper():
+        panel.legend(frameon=True, framealpha=0.9, edgecolor="none")  # a marked beta may lie behind it
     for number, name in ((params.n, r"$\sqrt{n}$"), (params.d, r"$\sqrt{d}$")):
         panel.axvline(np.sqrt(number), color=SOFT, lw=0.8, ls="--", zorder=0)
         top = panel.get_xaxis_transform()
