@@ -89,6 +89,11 @@ def test_dataset_and_means():
     assert row["order_high"] - row["order"] == pytest.approx(half)
     assert row["count"] == 5
     assert len(table.means()) == 6
+    pooled = table.means("beta")  # a run counts once: its times are not independent
+    each = table[table["beta"] == 4.0].groupby("seed")["order"].mean().to_numpy()
+    row = pooled[pooled["beta"] == 4.0].iloc[0]
+    assert row["order_high"] - row["order"] == pytest.approx(2.7764451051977987 * each.std(ddof=1) / np.sqrt(5))
+    assert row["count"] == 5
     with pytest.raises(InputError, match="did you mean 'beta'"):
         table.means("betta")
 

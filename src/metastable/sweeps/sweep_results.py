@@ -110,14 +110,19 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
         """Means of the observables with 95% intervals (Student's), for each value of ``by``.
 
         Without ``by`` all parameters and the time but those of ``over``. Columns: NAME, NAME_low, NAME_high, and
-        ``count``; the ends are nan where there is one value only.
+        ``count``, the number of runs; the ends are nan where there is one only. Where the time is not among ``by``, a
+        run counts once, with its mean over its times, which are not independent.
         """
         known = [*self.parameters, "time"]
         for name in by:
             if name not in known:
                 raise unknown("parameter of the sweep", name, known)
         groups = list(by) or [name for name in known if name not in over]
-        return mean_table(pandas.DataFrame(self), groups, self.observed)
+        frame = pandas.DataFrame(self)
+        if "time" not in groups:
+            frame = frame.groupby(list(self.parameters), sort=False, observed=True)[list(self.observed)].mean()
+            frame = frame.reset_index()
+        return mean_table(frame, groups, self.observed)
 
     def plot(self, kind: str = "heatmap", **options: Any) -> "Figure":
         """A picture of the sweep: ``kind`` heatmap or lines; x, y, value, by, panels, log, size, ax."""
