@@ -119,7 +119,7 @@ def test_pictures_of_a_sweep_take_sizes_axes_and_have_captions():
 
     figure = MADE.swept.plot("heatmap", size="column")
     assert figure.get_size_inches()[0] == pytest.approx(3.4)
-    assert figure.caption == "Clusters over beta and time: n = 4, t = 0.2. Mean over seed."
+    assert figure.caption == "Clusters over beta and time: n = 4. Mean over seed."
     _, axes = plt.subplots()
     assert MADE.swept.plot("lines", by="beta", ax=axes).caption.endswith("with its 95% interval.")
     assert len(axes.lines) == 2

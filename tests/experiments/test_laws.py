@@ -175,6 +175,7 @@ def test_three_scales():
     scatter = np.linspace(-0.5, 0.5, 20)
     L = {n: np.log(n / np.sqrt(params.beta(n))) for n in params.many}
     data |= {f"begun {n}": 1.0 + L[n] + scatter for n in params.many}
+    data |= {f"groups {n}{word}": np.ones(8) for n in params.many for word in ("", " exact")}
     fall, forming = time_scales.judge(params, data)[:2]
     assert 0.8 < fall.measured < 1.2
     assert forming.status == "holds"

@@ -14,6 +14,7 @@ from metastable.experiments import (
     phase_diagram,
 )
 from metastable.experiments.base import Work, self_check
+from metastable.experiments.closing_rates import rates_of
 from metastable.experiments.phase_diagram_maps import judge_maps
 from metastable.experiments.phase_diagram_runs import diagram
 from metastable.theory.equiangular import equiangular_path
@@ -60,18 +61,18 @@ def test_opposite_tokens_have_no_centre_and_no_rate():
     x = np.tile(np.array([[1.0, 0.0], [-1.0, 0.0]]), (1, 6, 1, 1))  # one run at six times
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rates = eigenvalue_maps._rates_of(x, np.arange(6.0), np.array([0]))
+        rates = rates_of(x, np.arange(6.0), np.array([0]))
     assert all(np.isnan(values).all() for values in rates.values())
 
 
 def test_eigenvalues_decide_the_clusters():
     params = eigenvalue_maps.Params(n=6, a=(-1.0, 1.0), b=(1.0,), t=30.0, times=31, instances=4)
     data = eigenvalue_maps.run(params, Work())
-    first, real, turning, speed = eigenvalue_maps.judge(params, data)[:4]
+    first, _, real, turning, speed = eigenvalue_maps.judge(params, data)[:5]
     assert first.measured == real.measured == turning.measured == 1.0
     assert speed.status == "holds"
     lost = {**data, "counts complex causal": data["counts complex causal"] + 1}
-    assert eigenvalue_maps.judge(params, lost)[2].measured == 0.0
+    assert eigenvalue_maps.judge(params, lost)[3].measured == 0.0
 
 
 def test_strong_centres_are_as_many_as_expected():
@@ -108,10 +109,11 @@ def test_causal_tokens_gather_and_repelled_ones_do_not():
 def test_eigenvalues_choose_the_limit_set():
     params = eigenvalue_maps.Params(n=8, a=(-0.5, 0.5, 1.0), t=24.0, slow=0.5, instances=10)
     data = eigenvalue_limits.run(params, Work())
-    lines, polytope = eigenvalue_limits.judge(params, data)
-    assert (lines.status, polytope.status) == ("holds", "holds")
+    lines, polytope, groups = eigenvalue_limits.judge(params, data)
+    assert (lines.status, polytope.status, groups.status) == ("holds", "holds", "holds")
     wrong = {**data, "limit residual": data["limit residual"] + 0.1, "limit before": data["limit before"] + 0.1}
-    assert [v.status for v in eigenvalue_limits.judge(params, wrong)] == ["fails", "fails"]
+    wrong["pair"] = 1.01 * wrong["pair"]
+    assert [v.status for v in eigenvalue_limits.judge(params, wrong)] == ["fails", "fails", "fails"]
 
 
 def test_the_fitted_spacing_of_centres():

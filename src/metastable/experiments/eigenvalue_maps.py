@@ -15,6 +15,7 @@ from metastable.equation.weights import Weights
 from metastable.experiments import eigenvalue_limits
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work
+from metastable.experiments.closing_rates import rates_of
 from metastable.experiments.second_token import angle_to_first, judge_multiples
 from metastable.initial import sphere
 from metastable.observables import cluster_count
@@ -84,30 +85,10 @@ def chunk(params: Params, kind: str, mask: str, first: int, last: int) -> Data:
         "speed": (turn[:, -1] - turn[:, -11]) / (times[-1] - times[-11]),
         "first off": np.abs(x[:, :, 0] - exact).max(axis=(1, 2)),
         "second": angle_to_first(x[:, [0, SOON]]),
-        **_rates_of(x, times, axis),
+        **rates_of(x, times, axis),
     }
     shape = (len(chosen), params.instances)
     return {name: np.asarray(values, dtype=float).reshape(*shape, *values.shape[1:]) for name, values in found.items()}
-
-
-def _rates_of(x: np.ndarray, times: np.ndarray, axis: np.ndarray) -> dict[str, np.ndarray]:
-    """Rates at which a single cluster closes, and at which its centre turns to the leading eigenvector."""
-    centre = x.mean(axis=2)
-    norm = np.linalg.norm(centre, axis=-1, keepdims=True)  # 0 for opposite tokens: no direction, so nan, never near
-    centre = np.divide(centre, norm, out=np.full_like(centre, np.nan), where=norm > 0.0)  # (runs, T, 2)
-    width = np.linalg.norm(x - centre[:, :, None], axis=-1).max(axis=2)
-    turned = np.abs(np.take_along_axis(centre, 1 - axis[:, None, None], axis=2)[..., 0])  # sine of the angle
-    near = (turned < 0.05) & (width < 0.05)
-    return {"closing": _fitted(width, near, times), "turning": _fitted(turned, near, times)}
-
-
-def _fitted(values: np.ndarray, near: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Rates of decay of rows (runs, T) over the chosen times above rounding; nan with fewer than four."""
-    out = np.full(len(values), np.nan)
-    for k, (row, chosen) in enumerate(zip(values, near & (values > 1e-10))):
-        if chosen.sum() >= 4:
-            out[k] = -np.polyfit(times[chosen], np.log(row[chosen]), 1)[0]
-    return out
 
 
 def run(params: Params, work: Work) -> Data:

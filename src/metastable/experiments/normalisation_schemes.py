@@ -227,17 +227,15 @@ def draw(params: Params, data: Data) -> Figures:
     gamma, norms, dashed = {}, {}, {}
     for scheme in SCHEMES:
         gamma[WORDS[scheme]], norms[WORDS[scheme]] = data[f"gamma {scheme} {n}"][0], data[f"r {scheme} {n}"][0]
-    laws = [data[f"gamma law {scheme} {n}"][0] for scheme in SCHEMES]
-    gaps = np.concatenate([np.append(law, np.nan) for law in laws])
-    dashed["scalar equations"] = (np.tile(np.append(params.times, np.nan), len(laws)), gaps)
+    gaps = np.concatenate([np.append(data[f"gamma law {scheme} {n}"][0], np.nan) for scheme in SCHEMES])
+    dashed["scalar equations"] = (np.tile(np.append(params.times, np.nan), len(SCHEMES)), gaps)
     first = series(params.times, gamma, reference=dashed, ylabel=r"cosine $\gamma$", marks=True, outside=True)
     length = series(params.times, norms, ylabel="norm $r$", outside=True)
     mean = {WORDS[s]: 1.0 - data[f"random {s}"].mean(axis=0) for s in SCHEMES}
     clouds = series(params.times, mean, ylabel="1 - mean cosine", yscale="log", outside=True)
     beta = data[f"beta {SCHEMES[0]} {n}"][0]
-    start = (
-        f"{n} equiangular tokens, V = I, beta = {beta:.2f}, Mix-LN changes at t = {params.until:g}, seed {params.seed}."
-    )
+    change = f"Mix-LN changes at t = {params.until:g}"
+    start = f"{n} equiangular tokens, V = I, beta = {beta:.2f}, {change}, seed {params.seed}."
     return {
         TITLE: captioned(first, f"Cosine of tokens, measured (dots) and by its equation (dashed). {start}"),
         "Norms under the schemes": captioned(
