@@ -72,7 +72,7 @@ def test_all_descriptors_closed(tmp_path):
 def test_polite_signals(number, tmp_path):
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("the signal is ignored here, and by every process started here (nohup)")
-    words = ["simulate", "--n", "300", "--t", "60", "--save", "241", "--no-pictures", "--out", "run"]
+    words = ["simulate", "--n", "300", "--t", "3000", "--save", "241", "--no-pictures", "--out", "run"]
     process = begun(words, tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not (tmp_path / "run" / "state.npz").exists() and process.poll() is None:
         time.sleep(0.02)
