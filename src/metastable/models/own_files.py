@@ -1,9 +1,13 @@
 """Folders and GGUF files read without PyTorch: weights, configuration and tokenizer of the families known here."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from metastable.backend import jax
 from metastable.errors import InputError
 from metastable.models import file_tensors, gguf_file, tokens
 from metastable.models.families import FAMILIES, Tensors
@@ -75,9 +79,7 @@ def _checked(name: str, tokenizer: Tokenizer | None, tensors: Tensors, config: A
     model = OwnModel(name, tokenizer, Parts(name, FAMILIES[config.model_type], tensors, config), dtype)
     try:
         width = model.start([0]).shape[-1]
-        for layer in model.parts.distinct:
-            model.layer(layer, 1)
-        model.parts.final_norm()
+        _check_shapes(model)
     except KeyError as error:
         raise InputError(f"The weights of {name!r} lack the tensor {error.args[0]}.") from error
     except (ValueError, TypeError, AttributeError) as error:
@@ -87,6 +89,21 @@ def _checked(name: str, tokenizer: Tokenizer | None, tensors: Tensors, config: A
     if width != model.dimension:
         raise InputError(f"The weights of {name!r} do not fit its config.json: tokens are {width} wide.")
     return model
+
+
+def _check_shapes(model: OwnModel) -> None:
+    """Send the shape of a token, without its numbers, through every layer and the last norm (ValueError, TypeError)."""
+    token, met = jax.ShapeDtypeStruct((1, model.dimension), model.precision), set()
+    for number in model.parts.distinct:
+        layer = model.layer(number, 1)
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(layer))
+        if shapes not in met:
+            met.add(shapes)
+            jax.eval_shape(partial(layer.layer, 0.0, dt=1.0), token)
+    last = model.parts.final_norm()
+    if last is not None:
+        given = [array.shape for array in (last.gain, last.bias) if array is not None]
+        np.broadcast_shapes((1, model.dimension), *given)
 
 
 def _tokenizer(folder: Path) -> Tokenizer | None:
