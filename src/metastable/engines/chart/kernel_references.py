@@ -5,7 +5,8 @@ from typing import Any
 
 from metastable.engines.chart.basis import CAP
 from metastable.engines.chart.kernels import PANEL, WIDTH, factors, gaps, scores, turned
-from metastable.engines.simd.vectors import every, fill, fma, inner, larger, load, reaches, store, total
+from metastable.engines.simd.loads import every, load, store
+from metastable.engines.simd.vectors import fill, fma, inner, larger, reaches, total
 
 _NEAR = 0.25  # a token joins a reference within this relative distance
 _CHECKED = 8  # coordinates between two looks at whether any token of a panel can still be near

@@ -20,9 +20,10 @@ import numpy as np
 
 from metastable.engines.chart.basis import CAP
 from metastable.engines.simd.exponential import LOG2E, exp2
+from metastable.engines.simd.loads import load, store
 from metastable.engines.simd.packing import blocks
 from metastable.engines.simd.products import HEIGHT, VECTORS, multiply, multiply_add
-from metastable.engines.simd.vectors import between, fill, inner, larger, load, magnitude, store, top
+from metastable.engines.simd.vectors import between, fill, inner, larger, magnitude, top
 
 WIDTH = 8  # lanes of a vector of float64
 PANEL = VECTORS * WIDTH  # queries side by side

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from metastable.engines.simd.loads import every, load
 from metastable.engines.simd.threads import pieces, share
-from metastable.engines.simd.vectors import every, fill, fma, kernel, load, reaches, total, within
+from metastable.engines.simd.vectors import fill, fma, kernel, reaches, total, within
 
 _WIDTH = 8
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from metastable.engines.simd.exponential import exp2
-from metastable.engines.simd.vectors import every, fill, fma, inlined, kernel, load, skew, store, total, within
+from metastable.engines.simd.loads import every, load, skew, store
+from metastable.engines.simd.vectors import fill, fma, inlined, kernel, total, within
 
 BLOCK = 1024  # columns at a time: 7 rows of 8 kB
 TILE = 384  # side of a tile of the symmetric sum: 11 rows of 3 kB

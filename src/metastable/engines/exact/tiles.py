@@ -11,20 +11,9 @@ import numpy as np
 
 from metastable.engines.exact.rows import span
 from metastable.engines.simd.exponential import exp2
+from metastable.engines.simd.loads import load, store
 from metastable.engines.simd.products import HEIGHT, VECTORS, multiply, multiply_add
-from metastable.engines.simd.vectors import (
-    fill,
-    inlined,
-    kernel,
-    larger,
-    load,
-    magnitude,
-    reaches,
-    store,
-    top,
-    total,
-    within,
-)
+from metastable.engines.simd.vectors import fill, inlined, kernel, larger, magnitude, reaches, top, total, within
 
 ROWS, COLUMNS = 64, 128
 

@@ -5,20 +5,9 @@ from typing import Any
 import numpy as np
 
 from metastable.engines.simd.exponential import exp2
+from metastable.engines.simd.loads import lane, put, row
 from metastable.engines.simd.packing import aligned
-from metastable.engines.simd.vectors import (
-    between,
-    every,
-    fill,
-    fma,
-    inlined,
-    inner,
-    kernel,
-    larger,
-    load,
-    root,
-    store,
-)
+from metastable.engines.simd.vectors import between, fill, fma, inlined, inner, kernel, larger, root
 
 LANES = 8  # float64 in a vector
 
@@ -50,7 +39,7 @@ def run_group(
     for m in range(len(counts)):
         for _ in range(counts[m]):
             for r in range(rows):
-                store(before, r, 0, load(x, r, 0))
+                put(before, r, row(x, r))
             for k in range(stages):
                 if k > 0:
                     _ahead(before, tableau, k, dt, slopes, rows, stage)
@@ -72,7 +61,7 @@ def run_group(
             if sphere:
                 _to_unit(stage, n, d, stage)
         for r in range(rows):
-            store(out, m * rows + r, 0, load(stage if theta < 1.0 else x, r, 0))
+            put(out, m * rows + r, row(stage if theta < 1.0 else x, r))
 
 
 @kernel
@@ -95,11 +84,11 @@ def _ahead(x: Any, tableau: Any, k: int, dt: float, slopes: Any, rows: int, out:
         if tableau[k, j] != 0.0:
             part = fill(x, tableau[k, j] * dt)
             for r in range(rows):
-                sofar = fill(x, 0.0) if first else load(out, r, 0)
-                store(out, r, 0, fma(part, load(slopes, j * rows + r, 0), sofar))
+                sofar = fill(x, 0.0) if first else row(out, r)
+                put(out, r, fma(part, row(slopes, j * rows + r), sofar))
             first = False
     for r in range(rows):
-        store(out, r, 0, load(x, r, 0) if first else load(x, r, 0) + load(out, r, 0))
+        put(out, r, row(x, r) if first else row(x, r) + row(out, r))
 
 
 @inlined
@@ -108,16 +97,16 @@ def _hermite(theta: float, dt: float, x0: Any, v0: Any, x1: Any, v1: Any, rows: 
     s = theta - 1.0
     bend, left, right = theta * s * (1.0 - 2.0 * theta), theta * s * s * dt, theta * s * theta * dt
     for r in range(rows):
-        a, b = load(x0, r, 0), load(x1, r, 0)
-        moved = fma(fill(a, left), load(v0, r, 0), fill(a, right) * load(v1, r, 0))
-        store(out, r, 0, fma(fill(a, theta + bend), b - a, a) + moved)
+        a, b = row(x0, r), row(x1, r)
+        moved = fma(fill(a, left), row(v0, r), fill(a, right) * row(v1, r))
+        put(out, r, fma(fill(a, theta + bend), b - a, a) + moved)
 
 
 @inlined
 def _length(x: Any, i: int, d: int) -> Any:
     square = fill(x, 0.0)
     for c in range(d):
-        v = load(x, i * d + c, 0)
+        v = row(x, i * d + c)
         square = fma(v, v, square)
     return root(square)
 
@@ -127,7 +116,7 @@ def _to_unit(x: Any, n: int, d: int, out: Any) -> None:
     for i in range(n):
         size = _length(x, i, d)
         for c in range(d):
-            store(out, i * d + c, 0, load(x, i * d + c, 0) / size)
+            put(out, i * d + c, row(x, i * d + c) / size)
 
 
 @inner
@@ -140,39 +129,39 @@ def _field(
         _to_unit(x, n, d, unit)
     else:
         for r in range(n * d):
-            store(unit, r, 0, load(x, r, 0))
+            put(unit, r, row(x, r))
     for i in range(n):
         for c in range(d):
-            store(out, i * d + c, 0, fill(x, 0.0))
+            put(out, i * d + c, fill(x, 0.0))
         for h in range(heads):
             _attend(A, unit, i, keys, spans, bounds, h, d, weights, query)
             for c in range(d):
-                pulled = load(out, i * d + c, 0)
+                pulled = row(out, i * d + c)
                 for e in range(d):
-                    pulled = fma(load(V, (h * d + c) * d + e, 0), load(query, d + e, 0), pulled)
-                store(out, i * d + c, 0, pulled)
+                    pulled = fma(row(V, (h * d + c) * d + e), row(query, d + e), pulled)
+                put(out, i * d + c, pulled)
         if tangent:
             along = fill(x, 0.0)
             for c in range(d):
-                along = fma(load(out, i * d + c, 0), load(unit, i * d + c, 0), along)
+                along = fma(row(out, i * d + c), row(unit, i * d + c), along)
             size = _length(x, i, d)
             for c in range(d):
-                across = load(out, i * d + c, 0) - along * load(unit, i * d + c, 0)
-                store(out, i * d + c, 0, size * across)
+                across = row(out, i * d + c) - along * row(unit, i * d + c)
+                put(out, i * d + c, size * across)
 
 
 @inlined
 def _key(x: Any, j: int, c: int, d: int, keys: Any) -> Any:
     """Coordinate c of token j: of each run, or of the one run in all lanes."""
     if keys is None:
-        return load(x, j * d + c, 0)
-    return every(x, (j >> 3) * d + c, j & 7)
+        return row(x, j * d + c)
+    return lane(x, (j >> 3) * d + c, j & 7)
 
 
 @inlined
 def _hidden(s: Any, i: int, j: int, bounds: Any) -> Any:
     """The score s of token j, or -inf in the lanes of tokens that do not see it."""
-    return between(s, fill(s, float(j)), load(bounds, 2 * i, 0), load(bounds, 2 * i + 1, 0), -np.inf)
+    return between(s, fill(s, float(j)), row(bounds, 2 * i), row(bounds, 2 * i + 1), -np.inf)
 
 
 @inlined
@@ -183,8 +172,8 @@ def _attend(
     for c in range(d):
         q = fill(x, 0.0)
         for e in range(d):
-            q = fma(load(x, i * d + e, 0), load(A, (h * d + e) * d + c, 0), q)
-        store(query, c, 0, q)
+            q = fma(row(x, i * d + e), row(A, (h * d + e) * d + c), q)
+        put(query, c, q)
     if d == 3:  # the same with all coordinates in registers
         _gather_three(x, i, keys, spans, bounds, weights, query)
         return
@@ -193,21 +182,21 @@ def _attend(
     for j in range(first, end):
         s = fill(x, 0.0)
         for c in range(d):
-            s = fma(load(query, c, 0), _key(x, j, c, d, keys), s)
+            s = fma(row(query, c), _key(x, j, c, d, keys), s)
         if keys is not None and (j < begin or j >= stop):
             s = _hidden(s, i, j, bounds)
-        store(weights, j, 0, s)
+        put(weights, j, s)
         most = larger(s, most)
     z = most - most  # 0, or nan for scores that are not finite
     for j in range(first, end):
-        e = exp2(load(weights, j, 0) - most)
-        store(weights, j, 0, e)
+        e = exp2(row(weights, j) - most)
+        put(weights, j, e)
         z = z + e
     for c in range(d):
         gathered = fill(x, 0.0)
         for j in range(first, end):
-            gathered = fma(load(weights, j, 0), _key(x, j, c, d, keys), gathered)
-        store(query, d + c, 0, gathered / z)
+            gathered = fma(row(weights, j), _key(x, j, c, d, keys), gathered)
+        put(query, d + c, gathered / z)
 
 
 @inlined
@@ -228,30 +217,30 @@ def _gather_from(
     x: Any, i: int, first: int, begin: int, keys: Any, spans: Any, bounds: Any, weights: Any, query: Any
 ) -> None:  # fmt: skip
     """Row i sees the tokens from ``first`` on in some lanes, from ``begin`` on in all."""
-    q, r, s = load(query, 0, 0), load(query, 1, 0), load(query, 2, 0)
+    q, r, s = row(query, 0), row(query, 1), row(query, 2)
     end, stop = spans[i, 1], spans[i, 3]
     most = fill(x, -np.inf)
     for j in range(begin, stop):  # which all lanes see
         y = _score_three(x, j, keys, q, r, s)
-        store(weights, j, 0, y)
+        put(weights, j, y)
         most = larger(y, most)
     if keys is not None:
         for j in range(first, min(begin, end)):
             y = _hidden(_score_three(x, j, keys, q, r, s), i, j, bounds)
-            store(weights, j, 0, y)
+            put(weights, j, y)
             most = larger(y, most)
         for j in range(max(begin, stop), end):
             y = _hidden(_score_three(x, j, keys, q, r, s), i, j, bounds)
-            store(weights, j, 0, y)
+            put(weights, j, y)
             most = larger(y, most)
     z = most - most  # 0, or nan for scores that are not finite
     a, b, c = z, z, z
     for j in range(first, end):
-        e = exp2(load(weights, j, 0) - most)
+        e = exp2(row(weights, j) - most)
         z = z + e
         a = fma(e, _key(x, j, 0, 3, keys), a)
         b = fma(e, _key(x, j, 1, 3, keys), b)
         c = fma(e, _key(x, j, 2, 3, keys), c)
-    store(query, 3, 0, a / z)
-    store(query, 4, 0, b / z)
-    store(query, 5, 0, c / z)
+    put(query, 3, a / z)
+    put(query, 4, b / z)
+    put(query, 5, c / z)

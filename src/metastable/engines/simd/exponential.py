@@ -14,7 +14,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from metastable.engines.simd.vectors import Lanes, fill, fma, inlined, kernel, load, store
+from metastable.engines.simd.loads import load, store
+from metastable.engines.simd.vectors import Lanes, fill, fma, inlined, kernel
 
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453

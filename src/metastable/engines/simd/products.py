@@ -7,7 +7,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from metastable.engines.simd.vectors import LANES, llvm, place, registers, spread
+from metastable.engines.simd.loads import place
+from metastable.engines.simd.vectors import LANES, llvm, registers, spread
 
 VECTORS = 2  # vectors in a row of the block of sums that stays in registers
 

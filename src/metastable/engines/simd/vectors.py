@@ -5,7 +5,7 @@ spill. Kernels of this package therefore say what a vector is: eight float64 or 
 ``+ - * /`` like any other, which every processor's back end splits into registers of the size it has (measured: 1.17
 against 0.73 thousand million pairs a second and core).
 
-Arrays are two-dimensional and C-contiguous; ``load(a, i, j)`` reads the lanes ``a[i, j : j + width]``.
+How they are read from arrays and written to them: `metastable.engines.simd.loads`.
 """
 
 import hashlib
@@ -106,39 +106,7 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
 LANES = {types.float64: Lanes(types.float64, 8), types.float32: Lanes(types.float32, 16)}
 
 
-# --- memory -----------------------------------------------------------------------------------------------------
-
-
-def place(context: Any, builder: Any, kind: Any, array: Any, i: Any, j: Any) -> Any:
-    """The address of a[i, j] as a pointer to lanes."""
-    view = context.make_array(kind)(context, builder, array)
-    columns = cgutils.unpack_tuple(builder, view.shape)[1]
-    at = builder.gep(view.data, [builder.add(builder.mul(i, columns), j)])
-    return builder.bitcast(at, context.get_value_type(LANES[kind.dtype]).as_pointer())
-
-
-@intrinsic
-def load(typing: Any, a: Any, i: Any, j: Any) -> Any:
-    """The lanes a[i, j : j + width]."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        read = builder.load(place(context, builder, signature.args[0], *args))
-        read.align = a.dtype.bitwidth // 8
-        return read
-
-    return LANES[a.dtype](a, types.intp, types.intp), generate
-
-
-@intrinsic
-def store(typing: Any, a: Any, i: Any, j: Any, v: Any) -> Any:
-    """a[i, j : j + width] = v."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        written = builder.store(args[3], place(context, builder, signature.args[0], *args[:3]))
-        written.align = a.dtype.bitwidth // 8
-        return context.get_dummy_value()
-
-    return types.void(a, types.intp, types.intp, v), generate
+# --- numbers in all lanes --------------------------------------------------------------------------------------------
 
 
 def spread(builder: Any, scalar: Any, kind: Any) -> Any:
@@ -158,24 +126,6 @@ def fill(typing: Any, like: Any, value: Any) -> Any:
         return spread(builder, scalar, context.get_value_type(kind))
 
     return kind(like, value), generate
-
-
-@intrinsic
-def every(typing: Any, a: Any, i: Any, j: Any) -> Any:
-    """Lanes that all equal a[i, j], read without the test for negative places that numba's a[i, j] makes."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = context.get_value_type(LANES[a.dtype])
-        one = builder.bitcast(place(context, builder, signature.args[0], *args), kind.element.as_pointer())
-        return spread(builder, builder.load(one), kind)
-
-    return LANES[a.dtype](a, types.intp, types.intp), generate
-
-
-@inlined
-def skew(a: Any) -> int:
-    """The first column of a row array at which a cache line begins; numba's own arrays begin anywhere."""
-    return int(-(a.ctypes.data // a.itemsize) % (64 // a.itemsize))
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------

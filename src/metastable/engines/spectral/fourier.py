@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from metastable.engines.exact.rows import row_sums
-from metastable.engines.simd.vectors import every, fill, fma, inlined, kernel, load, store, total
+from metastable.engines.simd.loads import every, load, store
+from metastable.engines.simd.vectors import fill, fma, inlined, kernel, total
 
 
 @inlined

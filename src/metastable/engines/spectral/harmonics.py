@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from metastable.engines.exact.rows import row_sums
-from metastable.engines.simd.vectors import every, fill, fma, inlined, kernel, load, reaches, skew, store, total
+from metastable.engines.simd.loads import every, load, skew, store
+from metastable.engines.simd.vectors import fill, fma, inlined, kernel, reaches, total
 
 _CHUNK = 512  # points whose powers (x + i y)^m stay in the first cache
 _SOME = 256  # points whose sums stay there too, beside the coefficients
