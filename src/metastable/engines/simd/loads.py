@@ -74,7 +74,7 @@ def row(typing: Any, a: Any, i: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         begin = ir.Constant(args[1].type, 0)
-        return _read(builder, place(context, builder, signature.args[0], *args, begin, width), a.dtype)
+        return _read(builder, place(context, builder, signature.args[0], *args, begin, columns=width), a.dtype)
 
     return LANES[a.dtype](a, types.intp), generate
 
@@ -87,7 +87,11 @@ def put(typing: Any, a: Any, i: Any, v: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         begin = ir.Constant(args[1].type, 0)
         return _write(
-            context, builder, args[2], place(context, builder, signature.args[0], *args[:2], begin, width), a.dtype
+            context,
+            builder,
+            args[2],
+            place(context, builder, signature.args[0], *args[:2], begin, columns=width),
+            a.dtype,
         )
 
     return types.void(a, types.intp, v), generate
@@ -99,7 +103,9 @@ def lane(typing: Any, a: Any, i: Any, j: Any) -> Any:
     width = LANES[a.dtype].width
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _in_all_lanes(context, builder, place(context, builder, signature.args[0], *args, width), a.dtype)
+        return _in_all_lanes(
+            context, builder, place(context, builder, signature.args[0], *args, columns=width), a.dtype
+        )
 
     return LANES[a.dtype](a, types.intp, types.intp), generate
 
