@@ -216,11 +216,17 @@ def _gather_three(x: Any, i: int, keys: Any, spans: Any, bounds: Any, weights: A
 def _gather_from(
     x: Any, i: int, first: int, begin: int, keys: Any, spans: Any, bounds: Any, weights: Any, query: Any
 ) -> None:  # fmt: skip
-    """Row i sees the tokens from ``first`` on in some lanes, from ``begin`` on in all."""
+    """Row i sees the tokens from ``first`` to ``end`` in some lanes, from ``begin`` to ``stop`` in all."""
     q, r, s = row(query, 0), row(query, 1), row(query, 2)
     end, stop = spans[i, 1], spans[i, 3]
     most = fill(x, -np.inf)
-    for j in range(begin, stop):  # which all lanes see
+    whole = begin + (max(stop - begin, 0) & -LANES)
+    for block in range(begin, whole, LANES):  # the keys of one row of vectors: their places are known when it compiles
+        for j in range(block, block + LANES):
+            y = _score_three(x, j, keys, q, r, s)
+            put(weights, j, y)
+            most = larger(y, most)
+    for j in range(whole, stop):
         y = _score_three(x, j, keys, q, r, s)
         put(weights, j, y)
         most = larger(y, most)
