@@ -130,7 +130,8 @@ def _times(times: Any, dtype: Any = None) -> Any:
     except (TypeError, ValueError) as error:
         raise InputError(f"times must be numbers, not {times!r}.") from error
     if stops.ndim != 1 or not stops.size or not np.isfinite(stops).all() or stops[0] < 0 or (np.diff(stops) <= 0).any():
-        raise InputError(f"times must be finite, increase and not be negative, not {stops.tolist()}.")
+        given = np.array2string(stops, separator=", ", threshold=8)
+        raise InputError(f"times must be finite, increase and not be negative, not {given}.")
     return stops if dtype is None else jnp.asarray(stops, dtype)
 
 
