@@ -67,7 +67,9 @@ def _from_gguf(name: str, path: Path, dtype: str) -> OwnModel:
     try:
         entries = gguf_file.read_config(path, header)
         tensors = file_tensors.from_gguf(name, path, header, entries)
-    except (KeyError, TypeError, ZeroDivisionError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path.name} cannot be read; it may be altered or incomplete.") from error
     beside = path.parent / "tokenizer.json"
     tokenizer = tokens.from_file(beside) if beside.is_file() else gguf_file.read_tokenizer(path)
