@@ -32,7 +32,7 @@ import numpy as np
 
 from metastable.models.model import Given, Model
 from metastable.models.moving_systems import Switches, System
-from metastable.models.token_distances import DISTANCES, RULE, distances, over_layers, over_texts, told_apart
+from metastable.models.token_distances import DISTANCES, distances, over_layers, over_texts, rule, told_apart
 
 if TYPE_CHECKING:
     import xarray
@@ -225,7 +225,8 @@ def conclusion(parts: "xarray.Dataset") -> list[str]:
         if _lost(parts)[WAYS[1]].get(part) == 0 or (both == (0, 0) and not _in_no_distance(found, part)):
             both = None  # an effect in one distance alone is no agreement, and not nothing either
         groups[kinds.get(both, kinds[None])].append(f"{part}, {_numbers(found, parts, part)}")
-    said = [f"{_first(found, parts)} (Gram distances; effects below {SMALL:g} count as none, {RULE})."]
+    least = f"effects below {SMALL:g} count as none, {rule(parts.sizes['text'])}"
+    said = [f"{_first(found, parts)} (Gram distances; {least})."]
     return said + [f"{what}: {'; '.join(which)}." for what, which in groups.items() if which]
 
 
