@@ -269,7 +269,7 @@ def _numbers(found: "xarray.Dataset", parts: "xarray.Dataset", part: str) -> str
 
 
 def _overflow(parts: "xarray.Dataset", side: str, part: str) -> str:
-    """Where a system's tokens overflow first, as the rest of a sentence; empty where they do not."""
+    """In which state a system's tokens overflow first, as the rest of a sentence; empty where they do not."""
     layers = parts["diverges"].sel(side=side, part=part).values
     with_it = "with it" if side == SIDES[2] else "without it"
-    return f"overflow {with_it} at layer {int(layers[layers >= 0].min())}" if (layers >= 0).any() else ""
+    return f"overflow {with_it} in state {int(layers[layers >= 0].min())}" if (layers >= 0).any() else ""
