@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from metastable.errors import InputError
 from metastable.models.comparison import numbers, reread, sides
 from metastable.models.comparison_figures import every_picture
 from metastable.models.comparison_page import _read, _texts, check_free, publish
+from metastable.models.curves import similarity_curves, sources
+from metastable.models.study import read
 from tests.models.study_records import made_study
 
 
@@ -99,6 +102,17 @@ def test_a_page_of_a_model_and_its_controls(home: Path, tmp_path: Path) -> None:
     assert "<td>The strongest head pays the first token 20% of its attention.</td>" in text
     names = set(re.findall(r'id="figure-([^"]+)"', text))
     assert names == {"similarity", "cosines-raw", "cosines-centred", "groups", "sinks", "ranks"}
+
+
+def test_names_of_axes_do_not_run_into_one_another(home: Path) -> None:
+    """Those of models of unlike depth did: "share of the trained depth" stood twice in the width of one."""
+    first, second = (source for name in "ab" for source in sources(read(home / name))[:1])
+    figure = similarity_curves([first, replace(second, depth=2)])
+    figure.draw_without_rendering()
+    left, right = (panel.xaxis.label.get_window_extent() for panel in figure.axes[-2:])
+    assert figure.axes[-1].get_xlabel().startswith("share of the")
+    assert left.x1 < right.x0
+    assert right.x1 <= figure.bbox.x1
 
 
 def test_any_picture_of_a_comparison_by_its_name(

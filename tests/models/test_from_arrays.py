@@ -132,6 +132,17 @@ def test_maps_that_are_no_averages_are_named():
     )
 
 
+@pytest.mark.parametrize("factor", [1e-300, 1e-155, 1e200, 1e307])
+def test_directions_do_not_depend_on_lengths(factor):
+    """Squares overflow or vanish: such tokens were left out, and statistics were nan without a word."""
+    x = STATES[0].astype(np.float64)
+    x /= np.abs(x).max()
+    long = x * np.where(np.arange(9) == 4, factor, 1.0)[:, None]
+    for given in (factor * x, long):
+        found, expected = from_arrays(given).similarity, from_arrays(x).similarity
+        np.testing.assert_allclose(found["mean"], expected["mean"], atol=1e-14)
+
+
 def test_arrays_that_make_no_sense(tmp_path):
     x, A = STATES[0], MAPS[0]
     wrong = {
@@ -142,6 +153,7 @@ def test_arrays_that_make_no_sense(tmp_path):
         "after softmax": (x, np.log(A)),
         "9 tokens in its states, but 3 are named": (x, A, ["a", "b", "c"]),
         "not Ellipsis|not ellipsis": (...,),
+        "of numbers, not complex numbers": (x + 1j,),
         "holds no 'states'; it holds 'x'": ({"x": x},),
         "There is no file": (tmp_path / "none.npy",),
         r"those of text 0 are \(0,\)": ([],),

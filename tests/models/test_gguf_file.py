@@ -1,5 +1,6 @@
 """GGUF files: the library's states from the format's own layout, and no setting passed over in silence."""
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,16 @@ import pytest
 from metastable.errors import InputError
 from metastable.models import load
 from metastable.models.gguf_file import _LAYER, _WHOLE
+from metastable.models.probe import trajectory
 from tests.models.conftest import IDS, build
 
 
 def write_gguf(
-    path: Path, model: Any, values: dict[str, Any] | None = None, tensors: dict[str, Any] | None = None
+    path: Path,
+    model: Any,
+    values: dict[str, Any] | None = None,
+    tensors: dict[str, Any] | None = None,
+    left_out: tuple[str, ...] = (),
 ) -> None:
     """A small Llama as a GGUF file, with the format's own order of rotary pairs; ``values`` are further settings."""
     import gguf
@@ -31,19 +37,19 @@ def write_gguf(
     for key, value in (values or {}).items():
         add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}
         add[type(value)](f"llama.{key}", value)
-    for name, array in (tensors or {}).items():
-        writer.add_tensor(name, np.asarray(array, dtype=np.float32))
     names = dict(_WHOLE) | {
         f"blk.{i}.{k}": f"layers.{i}.{v}" for i in range(config.num_hidden_layers) for k, v in _LAYER.items()
     }
     for name, key in names.items():
-        if key not in state:
+        if key not in state or name in left_out:
             continue
         array = state[key]
         if ".attn_q." in name or ".attn_k." in name:
             heads = config.num_attention_heads if ".attn_q." in name else config.num_key_value_heads
-            array = array.reshape(heads, 2, -1, array.shape[1]).swapaxes(1, 2).reshape(array.shape)
+            array = array.reshape(heads, 2, -1, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
         writer.add_tensor(name, np.ascontiguousarray(array))
+    for name, array in (tensors or {}).items():
+        writer.add_tensor(name, np.asarray(array, dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -71,6 +77,74 @@ def test_gguf(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGML" + data[4:])
     with pytest.raises(InputError, match="not a GGUF file"):
         load(tmp_path / "m.gguf")
+
+
+def biased() -> Any:
+    """The small Llama with a bias behind every map."""
+    import torch
+    import transformers
+
+    plain = build("llama")
+    model = transformers.LlamaModel(
+        transformers.LlamaConfig(**(plain.config.to_dict() | {"attention_bias": True, "mlp_bias": True}))
+    )
+    model.load_state_dict(plain.state_dict(), strict=False)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(".bias"):
+                weight.normal_()
+    return model.eval()
+
+
+@pytest.mark.parametrize("library", ["transformers", "own"])
+def test_biases_are_applied(tmp_path: Path, library: str) -> None:
+    """Biases of a Llama were left out in silence, or refused where they are of queries; some may be missing."""
+    import torch
+
+    model = biased()
+    for left_out in ((), ("blk.0.attn_output.bias", "blk.1.ffn_up.bias")):
+        write_gguf(tmp_path / "m.gguf", model, left_out=left_out)
+        with torch.no_grad():
+            for name in left_out:
+                layer, _, rest = name.removeprefix("blk.").partition(".")
+                model.get_parameter(f"layers.{layer}.{_LAYER[rest]}").zero_()
+        x = trajectory(load(tmp_path, library=library), IDS).x[-1]
+        np.testing.assert_allclose(x, model(torch.tensor([IDS])).last_hidden_state[0].detach(), atol=2e-5)
+
+
+@pytest.mark.parametrize("library", ["transformers", "own"])
+@pytest.mark.parametrize(
+    "name",
+    ["blk.0.attn_q_norm.weight", "blk.0.post_attention_norm.weight", "output_norm.bias", "blk.3.attn_norm.weight", "x"],
+)
+def test_tensors_without_a_place_are_refused(tmp_path: Path, name: str, library: str) -> None:
+    """They were left out in silence; so were layers beyond the count of layers."""
+    write_gguf(tmp_path / "m.gguf", build("llama"), tensors={name: np.ones(16), "output.weight": np.ones((50, 16))})
+    with pytest.raises(InputError, match=f"holds the tensor {name}, which"):
+        load(tmp_path, library=library)
+
+
+def _hostile(key: bytes, kind: int, value: bytes) -> bytes:
+    return b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(key)) + key + struct.pack("<I", kind) + value + bytes(64)
+
+
+@pytest.mark.parametrize("library", ["transformers", "own"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GGUF",
+        _hostile(b"deep", 9, struct.pack("<IQ", 9, 1) * 5000),
+        _hostile(b"long", 9, struct.pack("<IQ", 8, 1 << 60)),
+        _hostile(b"general.alignment", 4, struct.pack("<I", 0)),
+        _hostile(b"general.alignment", 6, struct.pack("<f", float("nan"))),
+    ],
+    ids=["short", "deep", "long", "alignment 0", "alignment nan"],
+)
+def test_hostile_headers(tmp_path: Path, data: bytes, library: str) -> None:
+    (tmp_path / "m.gguf").write_bytes(data)
+    with pytest.raises(InputError, match=r"header of m.gguf cannot be read; the file may be truncated or altered\.$"):
+        load(tmp_path / "m.gguf", library=library)
 
 
 @pytest.mark.slow

@@ -322,11 +322,22 @@ def test_only_what_both_say_is_concluded():
     assert nothing[2].startswith("No effect either way: biases, off by 0.00 without it, 0.01 nearer with it")
 
 
+def test_an_effect_in_one_distance_is_not_called_none():
+    """The page said "No effect either way: biases, off by 0.11 without it"; the Wasserstein distance had none."""
+    given = made_up({"MLP": 0.8, "biases": 0.11}, {"MLP": 0.4, "biases": 0.07})
+    small = made_up({"MLP": 0.8, "biases": 0.01}, {"MLP": 0.4, "biases": 0.001})
+    given["wasserstein"] = small["wasserstein"]
+    assert verdicts(given)["biases"] == {"removed": 0, "added": 0}
+    said = conclusion(given)
+    assert not any(sentence.startswith("No effect") for sentence in said)
+    assert said[-1].endswith("both say so in both distances: biases, off by 0.11 without it, 0.07 nearer with it.")
+
+
 def test_tokens_that_overflow():
     lost = made_up({"MLP": 0.8, "norms": 0.1}, {"MLP": 0.1, "norms": 0.4}, diverges=["norms"])
     assert np.isnan(over_texts(effects(lost)["gram_distance"])[0].sel(way="removed", part="norms"))
     assert verdicts(lost)["norms"] == {"removed": 1, "added": 1}
-    assert "is norms: tokens overflow without it at layer 2, 0.40 nearer with it" in conclusion(lost)[0]
+    assert "is norms: tokens overflow without it in state 2, 0.40 nearer with it" in conclusion(lost)[0]
 
 
 def test_a_bare_system_that_overflows():
@@ -347,5 +358,5 @@ def test_a_bare_system_that_overflows():
     assert "MLP" not in said["No effect either way"]
     assert "softmax" not in said["No effect either way"]
     unclear = said["Nothing is concluded, for removing and adding do not both say so in both distances"]
-    assert "MLP, off by 0.00 without it, and the bare system's tokens overflow with it at layer 1" in unclear
-    assert "tokens overflow without it at layer 1 and overflow with it at layer 1" in unclear
+    assert "MLP, off by 0.00 without it, and the bare system's tokens overflow with it in state 1" in unclear
+    assert "tokens overflow without it in state 1 and overflow with it in state 1" in unclear

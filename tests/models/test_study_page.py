@@ -1,5 +1,6 @@
 """The page, its sentences, pictures and film, from made-up records whose numbers are known."""
 
+import json
 import re
 import warnings
 from dataclasses import replace
@@ -18,10 +19,11 @@ from metastable.models.page import command, page
 from metastable.models.study import Settings, read
 from metastable.models.study_figures import every_picture, picture
 from metastable.models.study_numbers import key_numbers
+from metastable.models.study_tables import group_table
 from metastable.models.substitution import substitution
 from metastable.models.token_distances import over_texts
 from metastable.report.sections import Media
-from tests.models.study_records import DEPTH, HEADS, made_study
+from tests.models.study_records import DEPTH, HEADS, TEXTS, made_study
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,33 @@ def test_groups_are_announced_only_where_there_are_any(whole: Any, tmp_path: Pat
     assert key_numbers(none)["groups"] is None
     assert "layer 0: no groups" in picture(none, "correlation-0").axes[0].get_title()
     assert "2 groups" in picture(whole, "correlation-0").axes[0].get_title()
+
+
+def test_a_lone_head_is_told_from_groups(whole: Any, tmp_path: Path) -> None:
+    """minilm's "2 groups" were one head and eleven others in three of five layers, and the page did not say so."""
+    assert said(whole, "heads")[1].startswith("Most clearly in layer 0: 2 groups, of 2 and 2 heads (silhouette 0.60")
+    assert "one head" not in said(whole, "heads")[1]
+    lone = made_study(tmp_path)
+    assert lone.heads is not None
+    lone.heads["group"][1] = [0, 0, 1, 0]
+    assert "In 1 of these layers the groups are one head and all the others." in said(lone, "heads")[1]
+    lone.heads["group"][:] = [0, 0, 1, 0]
+    assert "of 3 and 1 heads" in said(lone, "heads")[1]
+    assert "In all of these layers the groups are one head and all the others." in said(lone, "heads")[1]
+    _, columns, rows = group_table(lone)
+    assert {row[columns.index("their heads")] for row in rows} == {"3, 1"}
+    json.dumps(key_numbers(lone))
+
+
+def test_the_ladder_says_what_it_was_climbed_on(whole: Any, tmp_path: Path) -> None:
+    given = next(one for one in findings(whole) if one.name == "ladder")
+    assert f"climbed on {TEXTS} texts of 6 tokens" in given.rule
+    assert f"two standard errors over the {TEXTS} texts" in given.rule
+    three = {name: getattr(made_study(tmp_path), name) for name in ("ladder", "baselines", "parts")}
+    one = replace(whole, **{name: data.isel(text=[0]) for name, data in three.items()})
+    found = next(f for f in findings(one) if f.name == "ladder")
+    assert "climbed on 1 text of" in found.rule
+    assert "standard errors" not in " ".join((found.rule, *found.sentences))
 
 
 def test_the_map_shown_is_of_the_layer_spoken_of(tmp_path: Path) -> None:

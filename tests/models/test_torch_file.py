@@ -185,6 +185,15 @@ def test_other_things_are_refused(tmp_path: Path, value: Any, capsys: pytest.Cap
     assert "code was run" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("newer", [True, False])
+def test_numbers_marked_as_negative_are_refused(tmp_path: Path, newer: bool) -> None:
+    """Torch stores a lazy negative as its numbers with a mark, which was passed over: signs were wrong."""
+    path = tmp_path / "t.bin"
+    for tensor in (torch.ones(3)._neg_view(), torch.ones(3, dtype=torch.complex64).conj()):
+        torch.save({"w": tensor}, path, _use_new_zipfile_serialization=newer)
+        refused(path, "marks a tensor as the negative or the conjugate")
+
+
 def test_a_name_may_not_be_called_as_another(tmp_path: Path) -> None:
     """An allowed name on the stack is a word here: calling, building or looking into it gives nothing."""
     name = b"ctorch._utils\n_rebuild_tensor_v2\n"

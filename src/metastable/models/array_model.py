@@ -195,9 +195,12 @@ def as_array(given: Any) -> np.ndarray:
         given = given.detach().float().cpu() if given.element_size() < 4 else given.detach().cpu()
     try:
         array = np.asarray(given)
+        if array.dtype.kind == "c":  # a cast would drop the imaginary parts
+            raise TypeError("complex numbers")
         return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
     except (TypeError, ValueError) as error:
-        raise InputError(f"States and maps are arrays of numbers, not {type(given).__name__}.") from error
+        what = "complex numbers" if str(error) == "complex numbers" else type(given).__name__
+        raise InputError(f"States and maps are arrays of numbers, not {what}.") from error
 
 
 def _named(x: Sequence[np.ndarray], tokens: Sequence[Any] | None) -> tuple[list[np.ndarray], Tokenizer | None]:

@@ -7,7 +7,7 @@ from metastable.models import baselines, control_sentences, parts_alone
 from metastable.models.phrases import after, listed, percent, two
 from metastable.models.study_numbers import SINK, at_states, key_numbers, states
 from metastable.models.study_record import Study
-from metastable.models.token_distances import RULE
+from metastable.models.token_distances import rule
 from metastable.models.token_shapes import NONE, ONE_POINT, SPIKE, shape
 from metastable.models.token_shapes import RULE as SHAPE_RULE
 
@@ -111,14 +111,22 @@ def _heads(study: Study, n: dict[str, Any]) -> Finding:
         return Finding("heads", "There are too few heads, or too little variation in their maps, to form groups.", ())
     if found:
         headline = f"Heads form groups in {found} of {layers} layers."
-        where = f"Most clearly in layer {n['grouped_layer']}: {n['groups']} groups ({numbers})."
+        sizes = listed([str(size) for size in n["group_sizes"]])
+        where = f"Most clearly in layer {n['grouped_layer']}: {n['groups']} groups, of {sizes} heads ({numbers})."
     else:
         headline = f"Heads form groups in none of the {layers} layers."
         where = f"Layer {n['grouped_layer']} comes nearest ({numbers})."
-    said = (where, *control_sentences.on_heads(study), *_ranks(n), *control_sentences.on_ranks(study))
+    said = (where, *_lone(n), *control_sentences.on_heads(study), *_ranks(n), *control_sentences.on_ranks(study))
     return Finding(
         "heads", headline, said, ("groups", f"correlation-{n['grouped_layer']}"), str(study.heads.attrs["rule"])
     )
+
+
+def _lone(n: dict[str, Any]) -> list[str]:
+    """In how many layers "groups" are a single head that is apart from all others."""
+    alone, found = n["layers_with_a_lone_head"], n["layers_with_groups"]
+    where = "that layer" if found == 1 else "all of these layers" if alone == found else f"{alone} of these layers"
+    return [f"In {where} the groups are one head and all the others."] if alone else []
 
 
 def _ranks(n: dict[str, Any]) -> list[str]:
@@ -215,11 +223,14 @@ def _theory(study: Study, n: dict[str, Any]) -> Finding:
             f"On the sphere, layers and their ODE differ by up to {two(n['step_error'], _STEP)} (Gram distance), "
             f"{small} than the {_STEP:g} up to which a layer counts as a small step."
         )
-    rule = (
+    given, count = study.about["ladder"], study.ladder.sizes["text"]
+    what = f"{'picture' if study.settings.images else 'text'}{'s' if count != 1 else ''}"
+    rules = (
         "The rungs of the ladder are the model rebuilt as particles, one part at a time; the last is the network "
-        f"itself. Distances are averaged over states 1 to the last, then over texts; {RULE}."
+        f"itself. They are climbed on {count} {what} of {given['tokens']} tokens. Distances are averaged over states 1 "
+        f"to the last, then over texts; {rule(count)}."
     )
-    return Finding("ladder", _winner(study), tuple(said), tuple(pictures), rule)
+    return Finding("ladder", _winner(study), tuple(said), tuple(pictures), rules)
 
 
 def _exactness(n: dict[str, Any]) -> str:

@@ -197,7 +197,7 @@ def _across(
     if _alike(shown):
         axis(panel, depth, last, named)
     else:
-        panel.set_xlabel("share of the trained depth")
+        panel.set_xlabel("share of the\ntrained depth")  # two panels stand side by side
         panel.grid(True, axis="y")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from metastable.errors import InputError
 from metastable.models import gguf_file, torch_file
 from metastable.models.families import Family, Tensors
+from metastable.models.gguf_header import Header
 
 Read = Callable[[slice], np.ndarray]  # some rows of one tensor
 _NUMBERS = ("F64", "F32", "F16", "BF16")  # whole numbers in a file are tables that the library makes anew
@@ -90,6 +91,6 @@ def held(name: str, arrays: Mapping[str, np.ndarray]) -> FileTensors:
     return FileTensors(name, {key: array.__getitem__ for key, array in arrays.items()})
 
 
-def from_gguf(name: str, path: Path, header: gguf_file.Header, config: dict[str, Any]) -> FileTensors:
+def from_gguf(name: str, path: Path, header: Header, config: dict[str, Any]) -> FileTensors:
     """The tensors of a GGUF file, unpacked when asked for."""
     return FileTensors(name, gguf_file.tensor_readers(path, header, config))

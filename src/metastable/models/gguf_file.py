@@ -5,10 +5,7 @@ The layout is that of the format's specification, version 3: a header, keyed val
 """
 
 import math
-import mmap
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,7 @@ import numpy as np
 
 from metastable.errors import InputError
 from metastable.models import tokens
-
-# what the format calls its numbers: type code -> struct code
-_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_STRING, _ARRAY = 8, 9
+from metastable.models.gguf_header import Header, read_header
 
 # one layer's tensors: name in the file -> name in the library
 _LAYER = {
@@ -32,12 +26,18 @@ _LAYER = {
     "attn_v.weight": "self_attn.v_proj.weight",
     "attn_v.bias": "self_attn.v_proj.bias",
     "attn_output.weight": "self_attn.o_proj.weight",
+    "attn_output.bias": "self_attn.o_proj.bias",
     "ffn_norm.weight": "post_attention_layernorm.weight",
     "ffn_gate.weight": "mlp.gate_proj.weight",
     "ffn_up.weight": "mlp.up_proj.weight",
     "ffn_down.weight": "mlp.down_proj.weight",
+    "ffn_gate.bias": "mlp.gate_proj.bias",
+    "ffn_up.bias": "mlp.up_proj.bias",
+    "ffn_down.bias": "mlp.down_proj.bias",
 }
 _WHOLE = {"token_embd.weight": "embed_tokens.weight", "output_norm.weight": "norm.weight"}
+_BESIDE = ("output.weight", "rope_freqs.weight")  # the map to words, which is not measured; rotary divisors, see below
+_MORE_BIASES = ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")  # the library's Qwen2 has none
 # configuration: name in the library -> key in the file, after the architecture's name
 _SIZES = {
     "hidden_size": "embedding_length",
@@ -60,77 +60,14 @@ _USUAL = {
     "attention.clamp_kqv": 0.0,
     "attention.max_alibi_bias": 0.0,
     "attention.sliding_window": 0,
+    "attention.temperature_scale": 0.0,
+    "embedding_scale": 0.0,
+    "residual_scale": 0.0,
 }
 # what is read of the rotary settings; any other that is not zero is refused
 _ROPE = {"dimension_count", "freq_base", "scale_linear", "scaling.finetuned", "scaling.type", "scaling.factor"}
 _ROPE |= {f"scaling.{key}" for key in ("original_context_length", "yarn_beta_fast", "yarn_beta_slow")}
 _TIMES = ("scaling.attn_factor", "scaling.yarn_attn_factor")  # of turned queries and keys, beside YaRN's own factor
-
-
-@dataclass(frozen=True)
-class Header:
-    """Keyed values, tensor records (name -> shape, type code, offset) and where the data begins."""
-
-    values: dict[str, Any]
-    tensors: dict[str, tuple[tuple[int, ...], int, int]]
-    start: int
-
-
-def read_header(path: Path) -> Header:
-    """Everything before the data."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data[:4] != b"GGUF":
-            raise InputError(f"{path.name} is not a GGUF file.")
-        try:
-            return _parse(data)
-        except (struct.error, UnicodeDecodeError, KeyError, MemoryError, OverflowError) as error:
-            raise InputError(f"The header of {path.name} cannot be read; the file may be truncated.") from error
-
-
-def _parse(data: mmap.mmap) -> Header:
-    version, count, pairs = struct.unpack_from("<IQQ", data, 4)
-    if version not in (2, 3):
-        raise InputError(f"This GGUF file has version {version}; versions 2 and 3 are read.")
-    at, values = 24, {}
-    for _ in range(pairs):
-        key, at = _string(data, at)
-        (kind,) = struct.unpack_from("<I", data, at)
-        values[key], at = _value(data, at + 4, kind)
-    tensors = {}
-    for _ in range(count):
-        name, at = _string(data, at)
-        (axes,) = struct.unpack_from("<I", data, at)
-        *shape, kind, offset = struct.unpack_from(f"<{axes}QIQ", data, at + 4)
-        tensors[name] = (tuple(reversed(shape)), kind, offset)
-        at += 16 + 8 * axes
-    align = int(values.get("general.alignment", 32))
-    return Header(values, tensors, -(-at // align) * align)
-
-
-def _string(data: mmap.mmap, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from("<Q", data, at)
-    end = at + 8 + length
-    if end > len(data):
-        raise struct.error("a string runs beyond the end of the file")
-    return data[at + 8 : end].decode("utf-8"), end
-
-
-def _value(data: mmap.mmap, at: int, kind: int) -> tuple[Any, int]:
-    if kind == _STRING:
-        return _string(data, at)
-    if kind != _ARRAY:
-        code = "<" + _NUMBERS[kind]
-        return struct.unpack_from(code, data, at)[0], at + struct.calcsize(code)
-    inner, length = struct.unpack_from("<IQ", data, at)
-    at += 12
-    if inner in _NUMBERS:
-        code = f"<{length}{_NUMBERS[inner]}"
-        return list(struct.unpack_from(code, data, at)), at + struct.calcsize(code)
-    items = []
-    for _ in range(length):
-        item, at = _value(data, at, inner)
-        items.append(item)
-    return items, at
 
 
 def read_config(path: Path, header: Header) -> dict[str, Any]:
@@ -148,8 +85,19 @@ def read_config(path: Path, header: Header) -> dict[str, Any]:
     sizes.setdefault("num_key_value_heads", sizes["num_attention_heads"])
     width = sizes.setdefault("head_dim", sizes["hidden_size"] // sizes["num_attention_heads"])
     vocabulary = header.tensors["token_embd.weight"][0][0]
-    turns = _rotary(path, header, values, width)
-    return sizes | {"model_type": kind, "vocab_size": vocabulary, "rope_parameters": turns}
+    facts = {"model_type": kind, "vocab_size": vocabulary, "rope_parameters": _rotary(path, header, values, width)}
+    return sizes | facts | _biases(path, header, sizes)
+
+
+def _biases(path: Path, header: Header, sizes: dict[str, Any]) -> dict[str, bool]:
+    """Which maps have biases; a tensor that has no place in the network is refused, for it would be left out."""
+    kind, layers = header.values["general.architecture"], range(sizes["num_hidden_layers"])
+    known = {f"blk.{l}.{name}" for l in layers for name in _LAYER if kind == "llama" or name not in _MORE_BIASES}
+    odd = sorted(set(header.tensors) - known - {*_WHOLE, *_BESIDE})
+    if odd:
+        raise InputError(f"{path.name} holds the tensor {odd[0]}, which is not supported.")
+    biases = {name.split(".")[2][:4] for name in header.tensors if name.startswith("blk.") and name.endswith(".bias")}
+    return {"attention_bias": "attn" in biases, "mlp_bias": "ffn_" in biases} if kind == "llama" else {}
 
 
 def _rotary(path: Path, header: Header, values: dict[str, Any], width: int) -> dict[str, Any]:
@@ -198,9 +146,6 @@ def _yarn(given: dict[str, Any], factor: float, times: float, longest: int) -> d
 
 
 def _divisors(path: Path, header: Header, width: int) -> list[float] | None:
-    odd = sorted(name for name in header.tensors if name.startswith("rope_") and name != "rope_freqs.weight")
-    if odd:
-        raise InputError(f"{path.name} holds the tensor {odd[0]}, which is not supported.")
     if "rope_freqs.weight" not in header.tensors:
         return None
     shape, code, offset = header.tensors["rope_freqs.weight"]
@@ -245,6 +190,9 @@ def read_model(path: Path, dtype: Any) -> Any:
     model.rotary_emb = type(model.rotary_emb)(config)  # its table is computed, not stored
     arrays = {name: rows(slice(None)) for name, rows in tensor_readers(path, header, given).items()}
     state = {name: torch.from_numpy(array).to(dtype) for name, array in arrays.items()}
+    if given["model_type"] == "llama":  # the library has all biases of a sublayer or none; a file may hold some of them
+        biases = {key: like.shape for key, like in model.state_dict().items() if key.endswith(".bias")}
+        state = {key: torch.zeros(shape, dtype=dtype) for key, shape in biases.items()} | state
     missing = sorted(set(model.state_dict()) - set(state))
     if missing:
         raise InputError(f"{path.name} lacks {len(missing)} tensors, {missing[0]} among them.")

@@ -36,11 +36,19 @@ def unit_tokens(x: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """The directions (m, d), float64, of the tokens (n, d) that have one, and which tokens those are (n,)."""
     u = np.array(x, dtype=np.float64)
     length = np.sqrt(np.einsum("ij,ij->i", u, u))
-    kept = (length > 0) & np.isfinite(length)
-    if not kept.all():
-        u, length = u[kept], length[kept]
+    kept = (length > 1e-140) & (length < 1e140)
+    if not kept.all():  # the squares of a token that is there may overflow, or lose their digits
+        u, kept = _within_reach(u)
+        length = np.sqrt(np.einsum("ij,ij->i", u, u))
     u /= length[:, None]
     return u, kept
+
+
+def _within_reach(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Finite tokens (m, d) that are not 0, each over its largest coordinate, and which of all (n,) those are."""
+    largest = np.abs(x).max(axis=1, initial=0.0)
+    kept = (largest > 0) & np.isfinite(largest)
+    return x[kept] / largest[kept, None], kept
 
 
 def beside_mean(u: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:

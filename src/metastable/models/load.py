@@ -231,7 +231,7 @@ def _from_gguf(name: str, path: Path, dtype: str, part: str) -> TorchModel | Gen
 
     try:
         model = gguf_file.read_model(path, getattr(torch, dtype))
-    except (KeyError, ValueError, RuntimeError) as error:
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path.name} cannot be read ({reason(error)}); it may be altered or incomplete.") from error

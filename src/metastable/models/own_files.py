@@ -12,6 +12,7 @@ from metastable.errors import InputError
 from metastable.models import file_tensors, gguf_file, tokens
 from metastable.models.families import FAMILIES, Tensors
 from metastable.models.file_config import DEFAULTS, completed, read_config
+from metastable.models.gguf_header import read_header
 from metastable.models.own_model import OwnModel
 from metastable.models.parts import Parts
 from metastable.models.tokens import Tokenizer
@@ -63,11 +64,13 @@ def check_kind(name: str, kind: object) -> None:
 
 
 def _from_gguf(name: str, path: Path, dtype: str) -> OwnModel:
-    header = gguf_file.read_header(path)
+    header = read_header(path)
     try:
         entries = gguf_file.read_config(path, header)
         tensors = file_tensors.from_gguf(name, path, header, entries)
-    except (KeyError, TypeError, ZeroDivisionError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path.name} cannot be read; it may be altered or incomplete.") from error
     beside = path.parent / "tokenizer.json"
     tokenizer = tokens.from_file(beside) if beside.is_file() else gguf_file.read_tokenizer(path)

@@ -32,7 +32,7 @@ import numpy as np
 
 from metastable.models.model import Given, Model
 from metastable.models.moving_systems import Switches, System
-from metastable.models.token_distances import DISTANCES, RULE, distances, over_layers, over_texts, told_apart
+from metastable.models.token_distances import DISTANCES, distances, over_layers, over_texts, rule, told_apart
 
 if TYPE_CHECKING:
     import xarray
@@ -185,8 +185,18 @@ def verdicts(parts: "xarray.Dataset") -> dict[str, dict[str, int]]:
 
 
 def _both(values: Sequence[np.ndarray]) -> int:
-    signs = {told_apart(v) if abs(float(np.mean(v))) > SMALL else 0 for v in values}
+    signs = {_sign(v) for v in values}
     return signs.pop() if len(signs) == 1 else 0
+
+
+def _sign(values: np.ndarray) -> int:
+    """The sign of an effect (texts,) in one distance, 0 where it does not count."""
+    return told_apart(values) if abs(float(np.mean(values))) > SMALL else 0
+
+
+def _in_no_distance(found: "xarray.Dataset", part: str) -> bool:
+    """Whether a part has no effect in either distance, neither way."""
+    return not any(_sign(found[d].sel(way=way, part=part).values) for d in DISTANCES for way in WAYS)
 
 
 def _lost(parts: "xarray.Dataset") -> dict[str, dict[str, int]]:
@@ -209,10 +219,14 @@ def conclusion(parts: "xarray.Dataset") -> list[str]:
         "No effect either way": [],
     }
     kinds = dict(zip([(1, 1), (1, -1), None, (0, 0)], groups))
+    both: tuple[int, int] | None
     for part, sign in signs.items():
-        both = None if _lost(parts)[WAYS[1]].get(part) == 0 else (sign[WAYS[0]], sign[WAYS[1]])
+        both = (sign[WAYS[0]], sign[WAYS[1]])
+        if _lost(parts)[WAYS[1]].get(part) == 0 or (both == (0, 0) and not _in_no_distance(found, part)):
+            both = None  # an effect in one distance alone is no agreement, and not nothing either
         groups[kinds.get(both, kinds[None])].append(f"{part}, {_numbers(found, parts, part)}")
-    said = [f"{_first(found, parts)} (Gram distances; effects below {SMALL:g} count as none, {RULE})."]
+    least = f"effects below {SMALL:g} count as none, {rule(parts.sizes['text'])}"
+    said = [f"{_first(found, parts)} (Gram distances; {least})."]
     return said + [f"{what}: {'; '.join(which)}." for what, which in groups.items() if which]
 
 
@@ -255,7 +269,7 @@ def _numbers(found: "xarray.Dataset", parts: "xarray.Dataset", part: str) -> str
 
 
 def _overflow(parts: "xarray.Dataset", side: str, part: str) -> str:
-    """Where a system's tokens overflow first, as the rest of a sentence; empty where they do not."""
+    """In which state a system's tokens overflow first, as the rest of a sentence; empty where they do not."""
     layers = parts["diverges"].sel(side=side, part=part).values
     with_it = "with it" if side == SIDES[2] else "without it"
-    return f"overflow {with_it} at layer {int(layers[layers >= 0].min())}" if (layers >= 0).any() else ""
+    return f"overflow {with_it} in state {int(layers[layers >= 0].min())}" if (layers >= 0).any() else ""

@@ -56,19 +56,30 @@ def at_states(study: Study, name: str, kind: str) -> dict[str, float | None]:
 
 
 def _heads(study: Study) -> dict[str, Any]:
-    empty = ("groups", "silhouette", "stability", "layers_with_groups", "grouped_layer")
+    empty = ("groups", "group_sizes", "silhouette", "stability", "layers_with_groups", "layers_with_a_lone_head")
     if study.heads is None:
-        return dict.fromkeys(empty)
+        return dict.fromkeys((*empty, "grouped_layer"))
     within = study.heads.isel(layer=slice(0, study.trained))
     has, layer = within["has_groups"].values.astype(bool), grouped_layer(study)
-    at = within.isel(layer=layer)
+    at, sizes = within.isel(layer=layer), [group_sizes(labels) for labels in within["group"].values]
     return {
         "groups": int(at["groups"]) if has.any() else None,
+        "group_sizes": sizes[layer] if has.any() else None,
         "silhouette": plain(at["silhouette"]),
         "stability": plain(at["stability"]),
         "layers_with_groups": int(has.sum()),
+        "layers_with_a_lone_head": sum(bool(there) and len(of) == 2 and of[-1] == 1 for there, of in zip(has, sizes)),
         "grouped_layer": layer,
     }
+
+
+def group_sizes(labels: np.ndarray) -> list[int]:
+    """How many heads each group has, the largest first.
+
+    >>> group_sizes(np.array([0, 1, 0, 0]))
+    [3, 1]
+    """
+    return sorted((int(size) for size in np.unique(labels, return_counts=True)[1]), reverse=True)
 
 
 def grouped_layer(study: Study) -> int:

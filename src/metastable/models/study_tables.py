@@ -7,6 +7,7 @@ import numpy as np
 from metastable.models.depth_axis import some_layers
 from metastable.models.head_figures import maps
 from metastable.models.ladder_figures import climbed
+from metastable.models.study_numbers import group_sizes
 from metastable.models.study_record import Study
 from metastable.models.token_distances import over_texts
 
@@ -41,9 +42,13 @@ def group_table(study: Study) -> Table:
     heads, rows = maps(study)[0], []
     for layer in some_layers(0, len(heads.layer) - 1, study.model["depth"] - 1, 12):
         at = heads.isel(layer=layer)
-        found = int(at["groups"]) if bool(at["has_groups"]) else "none"
-        rows.append([layer, found, *(float(at[name]) for name in ("silhouette", "null_silhouette", "stability"))])
-    return "Groups of heads.", ["layer", "groups", "silhouette", "of shuffled maps, at most", "found again (ARI)"], rows
+        there = bool(at["has_groups"])
+        found = int(at["groups"]) if there else "none"
+        sizes = ", ".join(map(str, group_sizes(at["group"].values))) if there else "–"
+        numbers = (float(at[name]) for name in ("silhouette", "null_silhouette", "stability"))
+        rows.append([layer, found, sizes, *numbers])
+    columns = ["layer", "groups", "their heads", "silhouette", "of shuffled maps, at most", "found again (ARI)"]
+    return "Groups of heads.", columns, rows
 
 
 def sink_table(study: Study) -> Table:

@@ -113,4 +113,12 @@ def told_apart(differences: np.ndarray) -> int:
     return int(np.sign(mean)) if np.isfinite(mean) and abs(mean) > 2.0 * error else 0
 
 
-RULE = "differences within two standard errors over the texts count as none"
+def rule(texts: int) -> str:
+    """What `told_apart` does, as the rest of a sentence.
+
+    >>> rule(8)
+    'differences within two standard errors over the 8 texts count as none'
+    """
+    if texts == 1:
+        return "with a single text there is no standard error, and every difference counts"
+    return f"differences within two standard errors over the {texts} texts count as none"

@@ -245,7 +245,9 @@ def _made(function: Any, arguments: Any) -> Any:
     if isinstance(function, _Name) and function == _ORDERED and arguments == ():
         return {}
     if isinstance(function, _Name) and function == _REBUILD and isinstance(arguments[0], _Storage):
-        storage, offset, size, stride, *_ = arguments
+        storage, offset, size, stride, *more = arguments  # whether gradients are wanted, hooks, and then marks
+        if any(more[2:]):
+            raise _Refused("marks a tensor as the negative or the conjugate of its numbers")
         if isinstance(size, tuple) and isinstance(stride, tuple):
             return _Tensor(storage, offset, size, stride)
         raise TypeError("sizes and strides are tuples")

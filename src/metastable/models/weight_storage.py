@@ -7,7 +7,7 @@ from pathlib import Path
 
 from metastable.errors import InputError
 from metastable.models import torch_file, zoo
-from metastable.models.gguf_file import read_header
+from metastable.models.gguf_header import read_header
 from metastable.models.own_files import weight_files
 
 _PLAIN = {"F32", "F64"}
