@@ -90,6 +90,17 @@ def test_one_head_of_many_needs_a_wider_interval() -> None:
     assert "99.688% interval" in found.criterion
 
 
+def test_a_head_under_which_nothing_clusters_says_so() -> None:
+    count = np.full((24, 2, 2), 60)
+    count[:, 1, 1] = 3
+    data = {"count": count, "t": np.array([6.0, 15.0]), "cases": np.zeros((2, 2), int), "eigenvalues": np.ones((2, 3))}
+    data |= {"excess": np.tile([0.0, 0.5], (24, 2, 1)), "apart": np.ones((24, 2, 2))}
+    found = model_dynamics._apart(model_dynamics.Params(n=64), data)
+    assert [row.status for row in found.rows] == ["not measured", "holds"]
+    assert found.rows[0].notes == "no start has clustered"
+    assert "in 100% of 24 clustered starts at t = 0" in found.rows[1].notes
+
+
 def test_a_bound_that_nothing_could_break_is_trivial() -> None:
     parted, seeds = [np.full((30, 2), 0.5)], list(range(30))
     near, far = [np.tile([1.0, 50.0], (30, 1))], [np.tile([50.0, 90.0], (30, 1))]
