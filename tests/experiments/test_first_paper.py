@@ -135,6 +135,15 @@ def test_energy_verdicts_turn_when_rates_or_energies_are_off() -> None:
     assert status(gradient_flow.judge(params, down), "never decreases (USA, beta = 1)") == "fails"
 
 
+@pytest.mark.parametrize("seed", [0, 1000])
+def test_causal_energy_falls_whatever_the_seed(seed: int) -> None:
+    params = gradient_flow.Params(**SMALL["gradient-flow"] | {"n": 24, "instances": 2, "seed": seed})
+    found = gradient_flow.judge(params, gradient_flow.run(params, Work()))
+    for beta in params.betas:
+        assert status(found, f"never decreases (causal SA, beta = {beta:g})") == "fails"
+        assert status(found, f"never decreases (SA, beta = {beta:g})") == "undecided"  # none of two starts
+
+
 def test_a_token_at_rest_elsewhere_breaks_the_limit() -> None:
     params = single_cluster.Params(**SMALL["single-cluster"])
     data = single_cluster.run(params, Work())

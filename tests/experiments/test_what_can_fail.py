@@ -6,18 +6,25 @@ import pytest
 from metastable.experiments import (
     claim_instances,
     codimension,
+    codimension_high,
+    first_token,
     flats,
+    lifetimes,
     mean_field,
     model_controls,
     model_dynamics,
     rank_collapse,
     rank_collapse_verdicts,
+    repulsion_circle,
+    repulsion_sphere,
     settling_time,
     single_cluster,
     sinks,
 )
 from metastable.experiments.base import Data, Work
 from metastable.experiments.codimension_cases import Params as CodimensionParams
+from metastable.experiments.negative_values import READINGS
+from metastable.theory.intervals import mean_interval
 from metastable.theory.verdicts import Verdict
 
 
@@ -83,6 +90,17 @@ def test_one_head_of_many_needs_a_wider_interval() -> None:
     assert "99.688% interval" in found.criterion
 
 
+def test_a_head_under_which_nothing_clusters_says_so() -> None:
+    count = np.full((24, 2, 2), 60)
+    count[:, 1, 1] = 3
+    data = {"count": count, "t": np.array([6.0, 15.0]), "cases": np.zeros((2, 2), int), "eigenvalues": np.ones((2, 3))}
+    data |= {"excess": np.tile([0.0, 0.5], (24, 2, 1)), "apart": np.ones((24, 2, 2))}
+    found = model_dynamics._apart(model_dynamics.Params(n=64), data)
+    assert [row.status for row in found.rows] == ["not measured", "holds"]
+    assert found.rows[0].notes == "no start has clustered"
+    assert "in 100% of 24 clustered starts at t = 0" in found.rows[1].notes
+
+
 def test_a_bound_that_nothing_could_break_is_trivial() -> None:
     parted, seeds = [np.full((30, 2), 0.5)], list(range(30))
     near, far = [np.tile([1.0, 50.0], (30, 1))], [np.tile([50.0, 90.0], (30, 1))]
@@ -119,3 +137,93 @@ def test_a_second_token_that_moves_away_is_a_failure_and_no_crash() -> None:
     data = {"t": np.array([0.0, *params.snapshots]), "second": np.full((1, 4), 0.7), "speed": np.zeros(1)}
     data["second"][:, -1] = 0.8
     assert single_cluster._second_token(params, data).status == "fails"
+
+
+def turning_or_gathering() -> Data:
+    """Thirty starts of Fig. 6: the fourth V turns tokens and the last gathers them; both make the cloud denser."""
+    many, readings, n = 30, len(READINGS), 12
+    size = np.zeros((many, readings, 5, n), dtype=int)
+    size[..., 0] = 1
+    size[:, 4, -1, :2] = 6
+    turns = np.zeros((many, readings))
+    turns[:, 3] = 3.0
+    nearest = np.broadcast_to(np.array([0.5, 0.4, 0.3, 0.2, 0.1]), (many, readings, 5))
+    second = np.zeros((many, readings, 5))
+    return {"size": size, "turns": turns, "coherent": np.ones_like(turns), "nearest": nearest, "second": second}
+
+
+def test_clusters_that_swirl_are_asked_of_one_v() -> None:
+    params, data = repulsion_sphere.Params(n=12, instances=30), turning_or_gathering()
+    several, denser, swirling, at_once, _ = repulsion_sphere.judge(params, data)
+    assert (several.status, denser.status, swirling.status) == ("holds", "holds", "holds")  # by different V
+    assert (at_once.status, {row.status for row in at_once.rows}) == ("fails", {"fails"})
+    assert repulsion_sphere.finding(params, data).measured.startswith(
+        "None of 5 readings of V does all of that at once"
+    )
+    data["size"][:, 3] = data["size"][:, 4]
+    assert repulsion_sphere.judge(params, data)[3].status == "holds"
+
+
+def test_a_reading_that_holds_alone_is_named() -> None:
+    params = repulsion_circle.Params(instances=30)
+    caps, angle = np.full((30, 4, 3, 2), 0.1), np.full((30, 4, 3), np.pi)
+    caps[:, 3] = 0.5
+    data = {"caps": caps, "cap_angle": angle, "t": np.array([0.0, *params.snapshots[-1:], params.t])}
+    found = repulsion_circle._opposite(params, data, params.t)
+    assert (found.status, found.notes.split(";")[0]) == ("holds", "holds in 1 of 4 readings: V = diag(1, -1)")
+    assert "They do in 1 of 4 readings" in repulsion_circle.finding(params, data).measured
+
+
+def test_rows_of_sinks_are_corrected_for_their_number() -> None:
+    params, line = sinks.Params(betas=(1.0, 9.0), other_n=(12,)), np.linspace(-1.0, 1.0, 24)
+    line = line + 2.5 * line.std(ddof=1) / np.sqrt(24)  # 2.5 standard errors from 0
+    change = np.broadcast_to(line[:, None, None], (24, len(sinks.SCORES), 2))
+    rows = sinks._rows(params, {"ratio_12": np.zeros((24, 3, 7))}, change, 0, "ratio")
+    wide = mean_interval(change[:, 0, 0], 1.0 - 0.05 / 9)
+    assert rows[0].interval == pytest.approx(wide)
+    assert rows[0].status == "undecided"
+    assert mean_interval(change[:, 0, 0])[0] > 0.0  # without the correction it would hold
+    assert pytest.approx(1.0 - 0.05 / (len(sinks.VALUES) * len(sinks._SENTENCES) + 1)) == sinks.LEVEL
+
+
+def test_starts_without_a_rate_are_not_left_out_in_silence() -> None:
+    params = settling_time.Params(instances=40, sides=(1.0, 5.0), ns=(4, 8))
+    names = ("side1", "side5", "n4", "n8")
+    data = {f"{name}_{key}": np.ones(40) for name in names for key in ("settled", "clusters", "rate", "longest")}
+    data["scaled"] = np.zeros(20)
+    data["side5_rate"][:4] = np.nan
+    rate = next(v for v in settling_time.judge(params, data) if "e^{-t}" in v.claim)
+    assert (rate.status, rate.notes.split(";")[0]) == ("undecided", "4 of 40 values could not be measured")
+
+
+def test_leaders_do_not_enter_the_rate_at_which_others_approach() -> None:
+    t = np.linspace(0.0, 20.0, 201)
+    follower, leader = np.exp(-t), np.exp(-np.exp(t))
+    off = np.stack([follower, leader, leader, leader], axis=-1)
+    assert settling_time._rate(off, t) == pytest.approx(1.0)
+    assert settling_time._rate(off[:, 1:], t) > 5.0  # nobody follows
+
+
+def test_pairs_that_never_merge_are_not_left_out_in_silence() -> None:
+    params = lifetimes.Params(ns=(4, 8), betas=(1.0, 2.0, 3.0), instances=80)
+    data = {key: np.ones((2, 3, 80)) for key in ("time", "exact", "life")}
+    data["life"][:, :, :20] = np.nan
+    growth, sizes = lifetimes.judge(params, data)[1:]
+    assert (growth.status, growth.eligible, growth.instances) == ("undecided", 60, 80)
+    assert sizes.status == "undecided"
+
+
+def test_pictures_of_coordinates_last_until_they_have_gathered() -> None:
+    t = np.linspace(0.0, 40.0, 41)
+    late = np.clip(30.0 - t, 0.0, None)[:, None, None] * np.array([0.5, -0.5])[None, :, None] + 2.0
+    figure = codimension_high._converging(t, np.repeat(late, 2, axis=2), np.array([1.5, 1.0]))
+    assert figure.axes[0].lines[0].get_xdata().max() > 30.0
+
+
+def test_an_interval_of_few_starts_is_students() -> None:
+    params = first_token.Params(instances=6)
+    owed = np.linspace(-1.0, 1.0, 12).reshape(6, 2)
+    V = np.stack([np.diag([s, -2.0, -2.0]) for s in (1.0, 1.0, 1.0, -1.0, -1.0, -1.0)])
+    said = first_token.finding(params, {"V": V, "owed": owed, "t": np.array([0.0, 9.0])}).measured
+    low, high = mean_interval(owed[:3, -1])
+    assert f"+- {(high - low) / 2.0:.3f}" in said

@@ -104,7 +104,9 @@ def test_readings_of_one_sentence_are_one_verdict():
         assert verdict.status == status, names
         assert [row.reading for row in verdict.rows] == [named[name].claim for name in names]
     both = from_readings("sentence", "s", [fails, holds], kind="observation", notes="note")
-    assert (both.kind, both.notes, both.measured, both.failing_seeds) == ("observation", "note", 1.0, ())
+    assert (both.kind, both.measured, both.failing_seeds) == ("observation", 1.0, ())
+    assert both.notes == f"holds in 1 of 2 readings: {holds.claim}; note"
+    assert from_readings("sentence", "s", [holds, holds], notes="note").notes == "note"
     assert from_readings("sentence", "s", [fails]).failing_seeds == (9,)
     assert "fails: b" in str(both)
     with pytest.raises(InputError, match="one per reading"):

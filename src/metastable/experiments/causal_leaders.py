@@ -18,7 +18,7 @@ from metastable.observables import cluster_labels, renyi_centers, sizes_of, stro
 from metastable.plots import series
 from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
-from metastable.theory.intervals import bootstrap_interval
+from metastable.theory.intervals import bootstrap_interval, mean_half_width
 from metastable.theory.sphere_forms import parked_centers_circle, strong_centers
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
@@ -214,7 +214,7 @@ def draw(params: Params, data: Data) -> Figures:
         lines, bands = {}, {}
         for name, words in (("clusters", "clusters"), ("centres", "Renyi centres"), ("strong", "strong centres")):
             values = data[f"{name} {d}"]
-            half = 1.96 * values.std(axis=0) / np.sqrt(len(values))
+            half = mean_half_width(values)
             lines[words] = values.mean(axis=0)
             bands[words] = (lines[words] - half, lines[words] + half)
         beta = np.geomspace(params.betas[0], params.betas[-1], 50)

@@ -251,7 +251,9 @@ def _distances(params: Params, data: Data) -> Figure:
     return captioned(
         figure,
         f"Largest distance of a token from the nearest of three subspaces at the end, relative to the extent, in "
-        f"order; n = {params.n}, d = 3, {params.instances} instances in turn, seeds from {params.seed} on.",
+        f"order; n = {params.n} tokens uniform on [-{params.side:g}, {params.side:g}]^3, Q = K = I and four kinds of V "
+        f"in turn in {params.instances} instances, V = I, and good triples whose tokens chase each other; seeds from "
+        f"{params.seed} on.",
     )
 
 

@@ -196,8 +196,9 @@ def draw(size: Size, data: Data, prefix: str, scores: str, seed: int) -> Figures
 def _converging(t: np.ndarray, growing: np.ndarray, values: np.ndarray) -> Figure:
     lead = growing[-1, :, 0]
     two = np.ptp(lead) > 0.1 * np.abs(lead).max()  # two subspaces: a line for each, of fewer directions
+    side = (lead > lead.mean()).astype(int) if two else np.zeros(len(lead), dtype=int)
     chosen = np.linspace(0, len(values) - 1, min(len(values), 3 if two else 6)).astype(int)
-    shown = t <= (16.0 if two else 8.0)
+    shown = t <= max(16.0 if two else 8.0, 1.25 * _settled(t, growing[..., chosen], side))
     names = [f"$\\lambda$ = {v:.2f}" for v in values[chosen]]
     with paper():
         figure, axes = panels(None, 1 if two else 2, 5.6, 0.4, 0.3, columns=1)
@@ -205,7 +206,7 @@ def _converging(t: np.ndarray, growing: np.ndarray, values: np.ndarray) -> Figur
             t[shown],
             growing[shown][..., chosen],
             split=not two,
-            groups=(lead > lead.mean()).astype(int) if two else None,
+            groups=side if two else None,
             names=names,
             ax=axes,
         )
@@ -213,6 +214,17 @@ def _converging(t: np.ndarray, growing: np.ndarray, values: np.ndarray) -> Figur
             if panel.get_legend():
                 panel.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
     return figure
+
+
+def _settled(t: np.ndarray, growing: np.ndarray, side: np.ndarray) -> float:
+    """The last of the times t at which tokens of a group still differ by a hundredth of how far out they are.
+
+    >>> line = np.array([[[0.0], [2.0]], [[1.0], [1.5]], [[1.0], [1.0]]])  # (T, n, directions)
+    >>> _settled(np.array([0.0, 4.0, 8.0]), line, np.zeros(2, dtype=int))
+    4.0
+    """
+    spread = np.max([np.ptp(growing[:, side == s], axis=1).max(axis=-1) for s in np.unique(side)], axis=0)  # (T,)
+    return float(t[np.flatnonzero(spread > 0.01 * np.abs(growing[-1]).max())].max(initial=0.0))
 
 
 def _diverging(t: np.ndarray, sizes: np.ndarray, values: np.ndarray) -> Figure:

@@ -22,7 +22,6 @@ from metastable.experiments import sphere_checks
 from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
 from metastable.experiments.first_token_measures import (
     error_growth,
-    half_width,
     leading_eigenvalues,
     owed,
     turned_round,
@@ -32,6 +31,7 @@ from metastable.initial import sphere
 from metastable.plots import series, snapshots, trajectories
 from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
+from metastable.theory.intervals import mean_half_width
 from metastable.theory.sphere_forms import first_token_path
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
@@ -197,7 +197,7 @@ def _attracted(params: Params, data: Data, chosen: np.ndarray, sign: str, verb: 
     at = [int(np.abs(data["t"] - when).argmin()) for when in params.snapshots]
     effect = data["owed"][chosen][:, at]  # (b, s)
     each = [
-        f"{line.mean():+.3f} +- {half_width(line):.3f} at t = {when:g}"
+        f"{line.mean():+.3f} +- {mean_half_width(line):.3f} at t = {when:g}"
         for line, when in zip(effect.T, params.snapshots)
     ]
     return judge_number(
@@ -215,14 +215,14 @@ def finding(params: Params, data: Data) -> Finding:
     positive = leading_eigenvalues(data["V"])[0] > 0
     last = data["owed"][:, -1]
     parts = [
-        f"{last[chosen].mean():+.3f} +- {half_width(last[chosen]):.3f} where V's leading eigenvalue is {name}"
+        f"{last[chosen].mean():+.3f} +- {mean_half_width(last[chosen]):.3f} where V's leading eigenvalue is {name}"
         for chosen, name in ((positive, "positive"), (~positive, "negative"))
         if chosen.any()
     ]
     return Finding(
         "The first token attracts those that follow, or repels them, by the sign of V's leading eigenvalue (Fig. 8).",
-        f"What the others owe to the first token, half of what their mean cosine with it changes when it is turned "
-        f"round, is {'; '.join(parts)} (t = {params.snapshots[-1]:g}).",
+        f"Of their mean cosine with the first token the others owe {', '.join(parts)} to where it is (t = "
+        f"{params.snapshots[-1]:g}; the same start with x_1 and with -x_1).",
         "What the others owe to the first token",
     )
 
@@ -260,7 +260,7 @@ def _effect(params: Params, data: Data) -> Figure:
     groups = {"positive leading eigenvalue": value > 0, "negative leading eigenvalue": value < 0}
     groups = {name: seen for name, seen in groups.items() if seen.sum() > 1}
     mean = {name: data["owed"][seen].mean(axis=0) for name, seen in groups.items()}
-    half = {name: 1.96 * data["owed"][seen].std(axis=0) / np.sqrt(seen.sum()) for name, seen in groups.items()}
+    half = {name: mean_half_width(data["owed"][seen]) for name, seen in groups.items()}
     figure = series(
         data["t"],
         mean,
@@ -301,8 +301,8 @@ EXPERIMENT = Experiment(
     full={"instances": 4000},
     films=films,
     text="The first token (red) is alone with V: its path is known exactly, and the simulated one is compared with it. "
-    "Whether it also attracts the others is measured by turning it round: the same start is run with x_1 and with "
-    "-x_1. Both ends of the leading eigenvector are marked in orange. " + SAID,
+    "Whether it also attracts the others is measured by turning it round, x_1 into -x_1. Both ends of the leading "
+    "eigenvector are marked in orange. " + SAID,
     check=check,
     finding=finding,
     topic="observation",

@@ -31,11 +31,6 @@ def leading_eigenvalues(V: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return top[:, 0].real, vector, (top[:, 0].imag == 0) & (top[:, 0].real > top[:, 1].real)
 
 
-def half_width(values: np.ndarray) -> float:
-    """Half the width of the mean's 95% interval."""
-    return float(1.96 * values.std() / np.sqrt(max(1, len(values))))
-
-
 def turned_round(x0: np.ndarray) -> np.ndarray:
     """The same starts (b, n, d) with -x_1 in the place of x_1."""
     out = x0.copy()

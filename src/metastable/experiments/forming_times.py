@@ -23,6 +23,7 @@ from metastable.initial import sphere
 from metastable.plots import series
 from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
+from metastable.theory.intervals import slope_interval
 from metastable.theory.sphere_forms import fastest_mode, mode_growth_rate
 from metastable.theory.verdicts import Verdict, judge_number
 
@@ -81,12 +82,11 @@ def judge_forming(params: Any, data: Data) -> Verdict:
     away = {n: np.log(n / np.sqrt(params.beta(n))) for n in params.many}
     pairs = np.array([(away[n], value) for n in params.many for value in data[f"begun {n}"] if np.isfinite(value)])
     fit = linregress(*pairs.T)
-    half = 1.96 * float(fit.stderr)
     means = ", ".join(f"{np.nanmean(data[f'begun {n}']):.2f} (n = {n:,})" for n in params.many)
     return judge_number(
         "On the circle clusters begin to form after log(n beta^(-1/2))/(2 rate) and a constant, rate the fastest "
         "mode's (slope).", SOURCE, [fit.slope], (1.0 - SLOPE, 1.0 + SLOPE), kind="observation",
-        interval=(float(fit.slope) - half, float(fit.slope) + half), deciding=len(pairs),
+        interval=slope_interval(fit, len(pairs)), deciding=len(pairs),
         instances=len(params.many) * params.starts, notes=f"2 rate t, means: {means}",
     )  # fmt: skip
 

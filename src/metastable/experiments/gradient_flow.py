@@ -96,25 +96,44 @@ def run(params: Params, work: Work) -> Data:
         }  # (b, modes, betas, T)
 
     data = work.parts("runs", params.instances, _size(params), chunk)
-    return {**data, "t": np.linspace(0.0, params.t, params.saves)}
+    return {**data, **_placed(params), "t": np.linspace(0.0, params.t, params.saves)}
+
+
+def _placed(params: Params) -> Data:
+    """dE/dt and its rounding where token 2 stands alone on a great circle between token 1, at 0, and all the others.
+
+    Both angles over a grid, (modes, betas, grid). Under the causal mask token 2 follows token 1 only, away from the
+    others, which costs energy.
+    """
+    angle = np.linspace(0.0, np.pi, 25)[1:]
+    second, others = (a.ravel() for a in np.meshgrid(angle, angle))
+    place = np.stack([np.zeros_like(second), second, *[others] * (params.n - 2)], axis=1)  # (grid, n)
+    x = np.zeros((*place.shape, params.d))
+    x[..., 0], x[..., 1] = np.cos(place), np.sin(place)
+    rows = [
+        [_rates(x, instance(params, params.seed, mode, beta)[0], mode, beta) for beta in params.betas] for mode in MODES
+    ]
+    return {f"placed_{name}": np.array([[cell[name] for cell in row] for row in rows]) for name in ("rate", "rounding")}
 
 
 def _measured(params: Params, x0: np.ndarray, mode: str, beta: float) -> Data:
     """Energy, its rate by the chain rule, the stated rate, and the rounding both may carry: (b, T) each."""
     dynamics, _, unit = instance(params, params.seed, mode, beta)
     x = simulate(dynamics, x0, **_settings(params, unit)).x  # (T, b, n, d)
-    v = np.asarray(_velocity(dynamics, x))
-    normalise = MODES[mode][0]
-    size = np.exp(beta * (x @ np.swapaxes(x, -1, -2))).mean(axis=-1)  # Z_i / n, (T, b, n)
+    rows = {"energy": interaction_energy(x, beta), **_rates(x, dynamics, mode, beta)}
+    return {name: np.moveaxis(row, 0, 1) for name, row in rows.items()}
+
+
+def _rates(x: np.ndarray, dynamics: Dynamics, mode: str, beta: float) -> Data:
+    """The energy's rate by the chain rule, the stated rate, and the rounding both may carry, (...) of x (..., n, d)."""
+    v, normalise = np.asarray(_velocity(dynamics, x)), MODES[mode][0]
+    size = np.exp(beta * (x @ np.swapaxes(x, -1, -2))).mean(axis=-1)  # Z_i / n, (..., n)
     pull = size if normalise == "unnormalised" else 1.0
-    rounding = 4.0 * params.n * _EPS * (size * (np.linalg.norm(v, axis=-1) + pull)).mean(axis=-1)
-    rows = {
-        "energy": interaction_energy(x, beta),
+    return {
         "rate": energy_rate(x, v, beta),
         "dissipation": dissipation(x, v, beta, normalise),
-        "rounding": rounding,
+        "rounding": 4.0 * x.shape[-2] * _EPS * (size * (np.linalg.norm(v, axis=-1) + pull)).mean(axis=-1),
     }
-    return {name: np.moveaxis(row, 0, 1) for name, row in rows.items()}
 
 
 @jax.jit
@@ -132,6 +151,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         for b, beta in enumerate(params.betas):
             where = f"{mode}, beta = {beta:g}"
             cut = {name: data[name][:, m, b] for name in ("energy", "rate", "dissipation", "rounding")}
+            cut |= {f"placed_{name}": data[f"placed_{name}"][m, b] for name in ("rate", "rounding")}
             seeds = [params.seed + k for k in range(len(cut["energy"]))]
             verdicts += [_same_rate(cut, where, kind, seeds), _monotone(params, cut, where, kind, seeds)]
             if kind == "theorem":
@@ -162,15 +182,23 @@ def _same_rate(cut: Data, where: str, kind: Kind, seeds: list[int]) -> Verdict:
 
 
 def _monotone(params: Params, cut: Data, where: str, kind: Kind, seeds: list[int]) -> Verdict:
-    """E never falls between saves, beyond the rounding 4 n eps E of its own sum."""
+    """E never falls between saves, beyond the rounding 4 n eps E of its own sum; nor from any of the places of
+    `_placed`, which are part of every instance.
+
+    Those places were added after data had been seen: one random start in ten, or in forty, is a counterexample under
+    the causal mask, so that two dozen starts found one with some seeds and none with others.
+    """
     E = cut["energy"]
-    falls = (E[:, :-1] - E[:, 1:]) > 4.0 * params.n * _EPS * E[:, :-1]  # (b, T - 1)
+    falls = ((E[:, :-1] - E[:, 1:]) > 4.0 * params.n * _EPS * E[:, :-1]).any(axis=1)  # (b,)
+    placed = bool((cut["placed_rate"] < -cut["placed_rounding"]).any())
     return judge_share(
         f"Energy never decreases ({where}).",
         SOURCE,
-        [not bool(row.any()) for row in falls],
+        [not (placed or bool(fell)) for fell in falls],
         kind=kind,
         seeds=seeds,
+        notes=f"it falls in {int(falls.sum())} of {len(falls)} random starts, and "
+        f"{'at once in some' if placed else 'in none'} where token 2 stands apart between token 1 and all others",
     )
 
 

@@ -104,14 +104,14 @@ def judge(params: Params, data: Data) -> list[Verdict]:
 
 
 def slopes(params: Params, data: Data) -> tuple[np.ndarray, float]:
-    """d log(lifetime) / d beta of every even pair from STEEP on, and that of the quadrature."""
+    """d log(lifetime) / d beta of every even pair from STEEP on (nan: did not merge), and that of the quadrature."""
     chosen = np.array(params.betas) >= min(STEEP, sorted(params.betas)[-3])
     beta = np.array(params.betas)[chosen]
     logs = np.log(data["life"][:, chosen])[:, :, _even(params)]  # (ns, betas, even pairs)
     centred = beta - beta.mean()
     found = np.einsum("b,nbk->nk", centred, logs) / np.square(centred).sum()
     theory = np.log([two_cluster_time(ANGLE, MERGED, b) for b in beta])
-    return found.ravel()[np.isfinite(found.ravel())], float(centred @ theory / np.square(centred).sum())
+    return found.ravel(), float(centred @ theory / np.square(centred).sum())
 
 
 def _even(params: Params) -> np.ndarray:
@@ -126,14 +126,16 @@ def _exponential(params: Params, data: Data) -> Verdict:
     changes 1 - cos phi, and so the slope, by about SPREAD: 0.02 is allowed on the mean.
     """
     found, theory = slopes(params, data)
+    off, known = found - theory, np.isfinite(found)
     return judge_number(
         "Lifetimes grow exponentially in beta, at the rate of the quadrature (1 from a right angle, less a logarithm).",
         SOURCE,
-        found - theory,
+        off,
         (-0.02, 0.02),
-        interval=bootstrap_interval(found - theory, np.mean),
-        deciding=len(found),
-        notes=f"fitted rate {found.mean():.4f}, quadrature {theory:.4f}; measured minus quadrature is judged",
+        interval=bootstrap_interval(off[known], np.mean),
+        instances=len(off),
+        deciding=int(known.sum()),
+        notes=f"fitted rate {np.nanmean(found):.4f}, quadrature {theory:.4f}; measured minus quadrature is judged",
     )
 
 
@@ -143,7 +145,6 @@ def _sizes(params: Params, data: Data) -> Verdict:
     centred = np.log(np.array(params.ns, dtype=float))
     centred = centred - centred.mean()
     powers = (np.einsum("n,nbk->bk", centred, logs) / np.square(centred).sum()).ravel()
-    powers = powers[np.isfinite(powers)]
     return judge_number(
         "The lifetime of two even clusters does not depend on how many tokens they have.",
         SOURCE,
@@ -191,7 +192,7 @@ def finding(params: Params, data: Data) -> Finding:
     found, theory = slopes(params, data)
     return Finding(
         "Metastable clusters last a time that is exponential in beta.",
-        f"From a right angle the logarithm of the lifetime grows by {found.mean():.3f} per unit of beta; the "
+        f"From a right angle the logarithm of the lifetime grows by {np.nanmean(found):.3f} per unit of beta; the "
         f"quadrature says {theory:.3f}.",
         "Lifetimes over beta",
     )

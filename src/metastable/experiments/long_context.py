@@ -182,7 +182,6 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     away = data["y"] - 1.0
     off = np.abs(data["weight"] - data["weight law"]).max(axis=1)
     steep = np.abs(data["slope"] - away)
-    found = data["critical"][np.isfinite(data["critical"])]
     n = f"{params.sizes[-1]:,}"
     return [
         judge_share(
@@ -199,7 +198,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
         ),
         judge_number(
             "The critical c is 1/(1-rho): there the weight of random tokens has no trend with n (c over 1/(1-rho)).",
-            SOURCE, found, (1.0 - CRITICAL, 1.0 + CRITICAL), instances=len(data["critical"]),
+            SOURCE, data["critical"], (1.0 - CRITICAL, 1.0 + CRITICAL),
             notes=f"n from {params.sizes[0]} to {n} in {params.d:,} dimensions",
         ),
         _collapsed(params, data),

@@ -16,7 +16,7 @@ from metastable.plots import series
 from metastable.plots.style import captioned
 from metastable.solve.methods import RK4
 from metastable.solve.stepping import explicit_step
-from metastable.theory.intervals import power_interval
+from metastable.theory.intervals import mean_half_width, power_interval
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, appendix A"
@@ -226,7 +226,7 @@ def draw(params: Params, data: Data) -> Figures:
         name = f"t = {index * params.dt:g}"
         found = [data[f"W-{k}"][:, index] for k in params.sizes]
         lines[name] = np.array([w.mean() for w in found])
-        half = np.array([1.96 * w.std(ddof=1) / np.sqrt(len(w)) if len(w) > 1 else 0.0 for w in found])
+        half = np.array([mean_half_width(w) for w in found])
         bands[name] = (lines[name] - half, lines[name] + half)
     root = {r"slope $n^{-1/2}$": (n, lines["t = 0"][0] * 0.6 * np.sqrt(n[0] / n))}
     rate = series(n, lines, band=bands, reference=root, xlabel="tokens $n$", ylabel="$W_1$ of two samples", marks=True,

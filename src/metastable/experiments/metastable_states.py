@@ -20,6 +20,7 @@ from metastable.observables import cluster_labels, sizes_of
 from metastable.plots import series, snapshots
 from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
+from metastable.theory.intervals import mean_half_width
 from metastable.theory.two_clusters import two_cluster_time
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 from metastable.trajectory import Trajectory
@@ -233,7 +234,7 @@ def _at(t: np.ndarray, when: float) -> int:
 
 def draw(params: Params, data: Data) -> Figures:
     clusters = data["clusters"].astype(float)
-    mean, half = clusters.mean(axis=0), 1.96 * clusters.std(axis=0) / np.sqrt(len(clusters))
+    mean, half = clusters.mean(axis=0), mean_half_width(clusters)
     setting = f"n = {params.n}, d = {params.d}, beta = {params.beta:g}, Q = K = V = I, causal"
     shown = snapshots(data["shown"][0], data["t"], times=[0.0, params.t / 3, params.t, params.later], color="final")
     counted = series(

@@ -174,12 +174,15 @@ def _apart(params: Params, data: Data) -> Verdict:
     for c in range(len(data["cases"])):
         seen = clustered[:, c]
         change = data["excess"][seen, c, 1] - data["excess"][seen, c, 0]
-        shares = [data["apart"][seen, c, k].mean() for k in (0, 1)] if seen.any() else [0.0, 0.0]
-        rows.append(
-            _mean(params, data, c, change, f"first token apart in {shares[0]:.0%} at t = 0, {shares[1]:.0%} at the end")
-        )
+        told = "no start has clustered"
+        if seen.any():
+            first, last = (data["apart"][seen, c, k].mean() for k in (0, 1))
+            told = (
+                f"first token apart in {first:.0%} of {seen.sum()} clustered starts at t = 0, in {last:.0%} at the end"
+            )
+        rows.append(_mean(params, data, c, change, told))
     return from_readings(
-        f"Where tokens have clustered, the first token is apart from the others ({params.model}).",
+        f"Where tokens have clustered, some head's eigenvalues set the first token apart ({params.model}).",
         SOURCE,
         rows,
         notes=f"excess over the share of other tokens that are apart, change from t = 0; {_held(rows)}",
@@ -200,7 +203,7 @@ def _attracts(params: Params, data: Data) -> Verdict:
     ]
     times = ", ".join(f"{when:g}" for when in params.paired)
     return from_readings(
-        f"The first token attracts the tokens that follow it ({params.model}).",
+        f"With some head's eigenvalues the first token attracts the tokens that follow it ({params.model}).",
         SOURCE,
         rows,
         notes=f"the same start with x_1 and with -x_1, (1/2) mean <x_j - x_j', x_1> at t = {times}; {_held(rows)}",

@@ -21,6 +21,7 @@ from metastable.observables import cluster_labels
 from metastable.plots import series, snapshots
 from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
+from metastable.theory.intervals import mean_half_width
 from metastable.theory.verdicts import Verdict, from_readings, judge_share
 from metastable.trajectory import Trajectory
 
@@ -222,10 +223,12 @@ def finding(params: Params, data: Data) -> Finding:
     at = int(np.abs(data["t"] - params.t).argmin())
     held = data["caps"][:, :, at].sum(axis=-1).mean(axis=0)  # (R,)
     negative, mixed = held[:3], held[3]
+    rows = _opposite(params, data, params.t).rows
     return Finding(
         "Negative eigenvalues drive tokens into clusters at opposite sides of the circle (Fig. 5).",
-        f"With every eigenvalue negative, two opposite caps end with {negative.min():.0%} to {negative.max():.0%} of "
-        f"the tokens; with one positive eigenvalue beside -1 they end with {mixed:.0%}.",
+        f"They do in {sum(row.status == 'holds' for row in rows)} of {len(rows)} readings of V_lambda_max = -1: two "
+        f"opposite caps end with {mixed:.0%} of the tokens where a positive eigenvalue stands beside -1, with "
+        f"{negative.min():.0%} to {negative.max():.0%} where every eigenvalue is negative.",
         "Tokens in two opposite caps over time",
     )
 
@@ -251,8 +254,8 @@ def _setting(params: Params, V: np.ndarray) -> str:
 
 
 def _over_time(params: Params, data: Data) -> Figure:
-    held = data["caps"].sum(axis=-1)  # (b, R, T)
-    half = 1.96 * held.std(axis=0) / np.sqrt(len(held))
+    held, many = data["caps"].sum(axis=-1), params.instances  # (b, R, T)
+    half = mean_half_width(held)
     mean = dict(zip(READINGS, held.mean(axis=0)))
     figure = series(
         data["t"],
@@ -264,9 +267,10 @@ def _over_time(params: Params, data: Data) -> Figure:
     )
     return captioned(
         figure,
-        f"Share of tokens within {CAP:g} rad of either end of the best axis: mean over {params.instances} starts "
-        f"(seeds from {params.seed} on) and its 95% interval. n = {params.n}, d = 2, causal, beta = {params.beta:g}, "
-        f"Q = K = I. Uniform tokens have {4 * CAP / (2 * np.pi):.0%} in caps about a fixed axis.",
+        f"Share of tokens within {CAP:g} rad of either end of the tokens' principal axis: mean over "
+        f"{many} starts (seeds from {params.seed} on) and its 95% interval. n = {params.n}, d = 2, causal, "
+        f"beta = {params.beta:g}, Q = K = I, four V. Uniform tokens have {4 * CAP / (2 * np.pi):.0%} in "
+        "caps about a fixed axis.",
     )
 
 

@@ -10,25 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.weights import Weights
 from metastable.experiments import sphere_checks
-from metastable.experiments.base import Check, Data, Experiment, Figures, Films, Finding, Work
+from metastable.experiments.base import Check, Data, Experiment, Finding, Work
 from metastable.experiments.cloud_motion import nearest_angles, rotation
 from metastable.experiments.negative_values import READINGS
+from metastable.experiments.repulsion_sphere_pictures import TURNING, TURNS, draw, films
 from metastable.experiments.second_token import SAID, angle_to_first, judge_angle
 from metastable.initial import sphere
 from metastable.observables import cluster_labels, sizes_of
-from metastable.plots import series, snapshots
-from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.verdicts import Verdict, from_readings, judge_number, judge_share
-from metastable.trajectory import Trajectory
 
 LINK = 0.05  # radians: about a printed dot
-TURNS = 0.5  # about one axis in the second half of a run, at least, make a swirl
 COHERENT = 0.5  # of the tokens' motion, at least, is that common rotation
 CHUNK = 50
 SOURCE = "first paper, sec. 4.2.3 and Fig. 6"
@@ -109,17 +105,26 @@ def check(params: Params) -> dict[str, Check]:
 
 
 def judge(params: Params, data: Data) -> list[Verdict]:
-    """Three things the text says of Fig. 6, at the paper's horizon, each one verdict with a row per reading.
+    """Three things the text says of Fig. 6, at the paper's horizon, each one verdict with a row per reading; and all
+    three in one run.
 
     Several clusters: at least two clusters of two or more tokens (linked up to LINK) hold at least half of the tokens,
     in more than half of the starts. Denser: the mean of ln of the mean nearest-neighbour angle at T over that at 0 is
     negative; for n uniform tokens that angle is about sqrt(pi/n) and does not change. Swirling: in the second half of
     the run tokens turn by at least TURNS about one axis, and this rotation is at least COHERENT of their motion, in
-    more than half of the starts (`rotation`).
+    more than half of the starts (`rotation`). At once: the same start has several clusters, a smaller mean angle than
+    at 0, and swirls, in more than half of the starts.
 
-    Changed after seeing data: swirling was judged by the mean speed, which is no rotation.
+    Changed after seeing data: swirling was judged by the mean speed, which is no rotation; and the last was added,
+    because each of the three held for a V of its own while the text says them of one picture.
     """
-    return [_several(params, data), _denser(params, data), _swirling(params, data), _second(params, data)]
+    return [
+        _several(params, data),
+        _denser(params, data),
+        _swirling(params, data),
+        _at_once(params, data),
+        _second(params, data),
+    ]
 
 
 def _second(params: Params, data: Data) -> Verdict:
@@ -132,17 +137,55 @@ def _seeds(params: Params, data: Data) -> list[int]:
     return [params.seed + k for k in range(len(data["turns"]))]
 
 
+def _groups(params: Params, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Clusters of two or more tokens, and the share of the tokens that they hold, (b, readings, s) each."""
+    size = data["size"]
+    return (size > 1).sum(axis=-1), np.where(size > 1, size, 0).sum(axis=-1) / params.n
+
+
+def _clustered(params: Params, data: Data) -> np.ndarray:
+    """Whether a start ends with several clusters, (b, readings)."""
+    groups, held = _groups(params, data)
+    return np.asarray((groups[..., -1] >= 2) & (held[..., -1] >= 0.5))
+
+
+def _swirls(data: Data) -> np.ndarray:
+    """Whether a start swirls, (b, readings)."""
+    return np.asarray((data["turns"] >= TURNS) & (data["coherent"] >= COHERENT))
+
+
+def _at_once(params: Params, data: Data) -> Verdict:
+    nearest = data["nearest"]  # (b, readings, s)
+    parts = {
+        "several clusters": _clustered(params, data),
+        "denser": nearest[..., -1] < nearest[..., 0],
+        "swirl": _swirls(data),
+    }
+    found = np.logical_and.reduce(list(parts.values()))
+    rows = [
+        judge_share(
+            reading,
+            SOURCE,
+            found[:, k].tolist(),
+            kind="observation",
+            required=0.5,
+            seeds=_seeds(params, data),
+            notes=", ".join(f"{name} in {seen[:, k].mean():.0%}" for name, seen in parts.items()),
+        )
+        for k, reading in enumerate(READINGS)
+    ]
+    return from_readings("Several dense clusters swirl: all three in one run.", SOURCE, rows)
+
+
 def _several(params: Params, data: Data) -> Verdict:
-    rows = []
+    rows, good = [], _clustered(params, data)
     for k, reading in enumerate(READINGS):
-        size = data["size"][:, k]
-        groups = (size > 1).sum(axis=-1)  # (b, s)
-        held = np.where(size > 1, size, 0).sum(axis=-1) / params.n
+        groups, held = (part[:, k] for part in _groups(params, data))  # (b, s)
         rows.append(
             judge_share(
                 reading,
                 SOURCE,
-                [bool(g >= 2 and h >= 0.5) for g, h in zip(groups[:, -1], held[:, -1])],
+                good[:, k].tolist(),
                 kind="observation",
                 required=0.5,
                 seeds=_seeds(params, data),
@@ -182,7 +225,7 @@ def _swirling(params: Params, data: Data) -> Verdict:
             judge_share(
                 reading,
                 SOURCE,
-                [bool(a >= TURNS and c >= COHERENT) for a, c in zip(turns, coherent)],
+                _swirls(data)[:, k].tolist(),
                 kind="observation",
                 required=0.5,
                 seeds=_seeds(params, data),
@@ -199,84 +242,18 @@ def _swirling(params: Params, data: Data) -> Verdict:
 
 def finding(params: Params, data: Data) -> Finding:
     turns = dict(zip(READINGS, np.median(data["turns"], axis=0)))
-    real = [value for name, value in turns.items() if "2i" not in name and "random V" not in name]
+
+    def held(verdict: Verdict) -> list[str]:
+        return [row.reading for row in verdict.rows if row.status == "holds"]
+
+    whole, gathered = len(held(_at_once(params, data))), ", ".join(held(_several(params, data)))
+    swirling = ", ".join(f"{name} ({turns[name]:.1f} turns)" for name in held(_swirling(params, data)))
     return Finding(
         "Under negative eigenvalues on the sphere tokens form dense clusters that swirl (Fig. 6).",
-        f"In the second half of a run tokens turn {turns['eigenvalues -1, -1/2 +- 2i']:.1f} times about one axis when "
-        f"V has eigenvalues -1/2 +- 2i, and at most {max(real):.2f} times when its eigenvalues are real.",
-        "How much tokens turn",
+        f"{whole or 'None'} of {len(READINGS)} readings of V does all of that at once: several clusters form with "
+        f"{gathered or 'none'}, tokens swirl in the second half of a run with {swirling or 'none'}.",
+        TURNING,
     )
-
-
-# --- pictures -----------------------------------------------------------------------------------------------------
-
-
-def draw(params: Params, data: Data) -> Figures:
-    shown = [*params.snapshots, params.t]
-    figures = {}
-    for k, reading in enumerate(READINGS):
-        picture = snapshots(data["shown"][0, k], data["t"], times=shown, first="red")
-        figures[f"Fig. 6 read as {reading}"] = captioned(picture, f"{_setting(params)} {reading}; seed {params.seed}.")
-    return {
-        **figures,
-        "How close the nearest other token is": _closeness(params, data),
-        "How much tokens turn": _turning(params, data),
-    }
-
-
-def _setting(params: Params) -> str:
-    return (
-        f"n = {params.n} tokens on the sphere (d = 3), causal attention, beta = {params.beta:g}, Q = K = I, the first "
-        "token red;"
-    )
-
-
-def _closeness(params: Params, data: Data) -> Figure:
-    nearest = data["nearest"]  # (b, readings, s)
-    half = 1.96 * nearest.std(axis=0) / np.sqrt(len(nearest))
-    mean = dict(zip(READINGS, nearest.mean(axis=0)))
-    figure = series(
-        data["seen"],
-        mean,
-        band={name: (line - half[k], line + half[k]) for k, (name, line) in enumerate(mean.items())},
-        reference={"uniform tokens": (data["seen"][[0, -1]], [np.sqrt(np.pi / params.n)] * 2)},
-        ylabel="nearest-neighbour angle (rad)",
-        yscale="log",
-        marks=True,
-        outside=True,
-    )
-    return captioned(
-        figure, f"Mean over {params.instances} starts with its 95% interval. n = {params.n}, beta = {params.beta:g}."
-    )
-
-
-def _turning(params: Params, data: Data) -> Figure:
-    ordered = np.sort(data["turns"], axis=0)  # (b, readings)
-    share = (np.arange(len(ordered)) + 0.5) / len(ordered)
-    figure = series(
-        share,
-        {name: ordered[:, k] for k, name in enumerate(READINGS)},
-        reference={f"a swirl: {TURNS:g} turns": ([0.0, 1.0], [TURNS, TURNS])},
-        xlabel="share of starts",
-        ylabel=f"turns about one axis, t = {params.t / 2:g} to {params.t:g}",
-        outside=True,
-    )
-    return captioned(
-        figure,
-        f"The common rotation of all tokens in the second half of each run, {params.instances} starts in order. "
-        f"n = {params.n}, d = 3, causal, beta = {params.beta:g}, Q = K = I; seeds from {params.seed} on.",
-    )
-
-
-def films(params: Params, data: Data) -> Films:
-    return {
-        f"Fig. 6 as a film, {reading}": {
-            "tokens": Trajectory(data["t"], data["shown"][0, k], instance(params, params.seed, reading)[0]),
-            "first": "red",
-            "caption": f"{_setting(params)} {reading}; t = 0 to {params.t:g}, seed {params.seed}.",
-        }
-        for k, reading in enumerate(READINGS)
-    }
 
 
 EXPERIMENT = Experiment(

@@ -9,6 +9,7 @@ from metastable.experiments import sink_runs
 from metastable.experiments.base import Data, Figures
 from metastable.plots import series
 from metastable.plots.style import captioned, panels, paper
+from metastable.theory.intervals import mean_half_width
 
 OVER_BETA = "The first token's attention over its position's share, against beta"
 
@@ -31,7 +32,7 @@ def _setting(params: Any) -> str:
 
 def _over_beta(params: Any, data: Data) -> Figure:
     last = data["ratio"][..., -1]  # (b, V, scores, betas)
-    mean, half = last.mean(axis=0), 1.96 * last.std(axis=0) / np.sqrt(len(last))
+    mean, half = last.mean(axis=0), mean_half_width(last)
     with paper():
         figure, axes = panels(None, len(sink_runs.VALUES), 2.3, 0.9, 0.25)
         for v, panel in enumerate(axes):
@@ -58,10 +59,13 @@ def _over_time(params: Any, data: Data) -> Figure:
     with paper():
         figure, axes = panels(None, len(sink_runs.VALUES), 2.3, 0.9, 0.25)
         for v, panel in enumerate(axes):
-            mean = data["ratio"][:, v, 0].mean(axis=0)  # (betas, T)
+            ratio = data["ratio"][:, v, 0]  # (b, betas, T)
+            mean, half = ratio.mean(axis=0), mean_half_width(ratio)
+            names = [f"beta = {b:g}" for b in params.betas]
             series(
                 params.times,
-                {f"beta = {b:g}": line for b, line in zip(params.betas, mean)},
+                dict(zip(names, mean)),
+                band={name: (m - h, m + h) for name, m, h in zip(names, mean, half)},
                 reference={"position alone": ([0.0, params.times[-1]], [1.0, 1.0])},
                 ylabel="ratio" if v == 0 else "",
                 title=sink_runs.VALUES[v],
@@ -70,7 +74,7 @@ def _over_time(params: Any, data: Data) -> Figure:
             legend = panel.get_legend()
             if v and legend is not None:
                 legend.remove()
-    return captioned(figure, f"Means over starts. {_setting(params)}")
+    return captioned(figure, f"Mean and its 95% interval. {_setting(params)}")
 
 
 def _over_alignment(params: Any, data: Data) -> Figure:
@@ -88,8 +92,8 @@ def _over_alignment(params: Any, data: Data) -> Figure:
     return captioned(
         figure,
         f"What viewers give to a token they are aligned with, times the number of tokens they see: uniform tokens at "
-        f"t = 0, Q = K = I, the later half of n = {params.n} viewers, d = {params.d}, {params.instances} starts. The "
-        "larger beta is, the larger an alignment must be to get its share.",
+        f"t = 0, Q = K = I, the later half of n = {params.n} viewers, d = {params.d}, {params.instances} starts, seeds "
+        f"from {params.seed} on. The larger beta is, the larger an alignment must be to get its share.",
     )
 
 
@@ -106,5 +110,5 @@ def _over_tokens(params: Any, data: Data) -> Figure:
     return captioned(
         figure,
         f"Mean share at t = {params.times[-1]:g}, random Q and K, self-attention included; n = {params.n}, "
-        f"d = {params.d}, {params.instances} starts.",
+        f"d = {params.d}, causal attention, {params.instances} starts, seeds from {params.seed} on.",
     )

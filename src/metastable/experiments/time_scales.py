@@ -157,8 +157,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     return [
         judge_number(
             "Tokens have fallen onto the circle, to 1/e of their height, when (1-lam)(coth(beta) - 1/beta) says "
-            "(measured over expected time).", SOURCE, ratio[np.isfinite(ratio)], (1.0 - FALL, 1.0 + FALL),
-            instances=len(ratio), kind="observation",
+            "(measured over expected time).", SOURCE, ratio, (1.0 - FALL, 1.0 + FALL), kind="observation",
             notes=f"ratios {np.nanmin(ratio):.2f} to {np.nanmax(ratio):.2f}; corrections are of order 1/beta",
         ),
         judge_forming(params, data),

@@ -1,6 +1,7 @@
 """Confidence intervals of shares, means, powers and any other statistic of one sample."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,6 +54,33 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     return (mean - half, mean + half)
 
 
+def mean_half_width(values: ArrayLike, level: float = 0.95) -> np.ndarray:
+    """Half the width of Student's interval for the mean along the first axis, 0 for a single value: nothing to draw.
+
+    Values that are nan are left out.
+
+    >>> mean_half_width([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]).round(3).tolist()
+    [2.484, 0.0]
+    """
+    values = np.asarray(values, dtype=float)
+    count = np.maximum(np.isfinite(values).sum(axis=0), 1)
+    known = np.where(np.isfinite(values), values, 0.0)
+    off = np.where(np.isfinite(values), values - known.sum(axis=0) / count, 0.0)
+    free = np.maximum(count - 1, 1)
+    return np.asarray(stdtrit(free, (1.0 + level) / 2.0) * np.sqrt((off**2).sum(axis=0) / free / count))
+
+
+def slope_interval(fit: Any, points: int, level: float = 0.95) -> Interval:
+    """Student's interval for the slope of `scipy.stats.linregress` through that many points.
+
+    >>> fit = linregress([0.0, 1.0, 2.0], [0.0, 1.1, 2.0])
+    >>> tuple(round(v, 3) for v in slope_interval(fit, 3))
+    (0.266, 1.734)
+    """
+    half = float(stdtrit(max(points - 2, 1), (1.0 + level) / 2.0)) * float(fit.stderr)
+    return (float(fit.slope) - half, float(fit.slope) + half)
+
+
 def bootstrap_interval(
     values: ArrayLike,
     statistic: Callable[..., np.ndarray] = np.median,
@@ -83,8 +111,7 @@ def power_interval(samples: Mapping[int, np.ndarray]) -> tuple[float, float, flo
     """
     x = np.concatenate([np.full(len(values), np.log(n)) for n, values in samples.items()])
     fit = linregress(x, np.log(np.concatenate(list(samples.values()))))
-    half = 1.96 * float(fit.stderr)
-    return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
+    return (float(fit.slope), *slope_interval(fit, len(x)))
 
 
 def _counts(successes: int, total: int) -> bool:

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 MINIMUM = 20  # deciding instances that "holds" needs, exact identities excepted
+NAMED = 3  # readings that hold are named where they are not more
 DECIDED = 0.95  # share of the instances that must be decided, or must have given a number
 
 RULE = (
@@ -220,18 +221,23 @@ def from_readings(
 
     The sentence holds when a reading that its text admits holds, fails when all of them fail, is not measured when
     none was, trivial only when no more than that was found, and undecided otherwise. The number shown is that of the
-    first reading with the status of the whole, or of the first. For settings of one claim: `from_settings`.
+    first reading with the status of the whole, or of the first. Where few of several hold the notes name them. For
+    settings of one claim: `from_settings`.
 
     >>> loose = judge_share("loosely", "s", [True] * 30)
     >>> strict = judge_share("literally", "s", [False] * 30)
     >>> verdict = from_readings("tokens meet", "s", [strict, loose])
-    >>> verdict.status, [row.status for row in verdict.rows]
-    ('holds', ['fails', 'holds'])
+    >>> verdict.status, [row.status for row in verdict.rows], verdict.notes
+    ('holds', ['fails', 'holds'], 'holds in 1 of 2 readings: loosely')
     """
     if not verdicts:
         raise InputError("from_readings needs at least one verdict, one per reading.")
     status: Status = "holds" if any(v.status == "holds" for v in verdicts) else _common(verdicts)
     shown = next((v for v in verdicts if v.status == status), verdicts[0])
+    held = [v.claim.rstrip(".") for v in verdicts if v.status == "holds"]
+    if 0 < len(held) < len(verdicts) and len(held) <= NAMED:
+        only = f"holds in {len(held)} of {len(verdicts)} readings: {'; '.join(held)}"
+        notes = f"{only}; {notes}" if notes else only
     rule = f"at least one of {len(verdicts)} readings holds; {shown.criterion}"
     return _of_rows(claim, source, kind, status, shown, rule, shown.failing_seeds, notes, verdicts)
 
