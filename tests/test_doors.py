@@ -12,6 +12,7 @@ from metastable.errors import InputError, Misuse, door, numbers, unknown
 X = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]])
 BAD = [None, True, "a", b"1", -1, 0, 1.5, float("nan"), 10**400, {}, [], [[]], object(), {"a": 1}, len, X, X + 1j]
 MODULES = [ms.initial, ms.weights, ms.masks, ms.scores, ms.positions, ms.observables, ms.reduced, ms.engines, ms.plots]
+MODULES += [ms.theory.closed_forms, ms.theory.hypotheses, ms.theory.limits]
 NOT_CALLED = {"choose", "resolve", "checked_value", "resolve_time", "stacked", "varies", "tokens_from_file"}
 DRAWS_MANY = {"film", "animate"}
 FORMULAS = {
@@ -74,6 +75,7 @@ def test_simulate(name):
 # what costs nothing but is never right; of BAD, some values are, and then a door computes
 WRONG = [None, "a", b"1", float("nan"), {}, [[]], object(), len, X + 1j]
 SMALL = {"t": 0.2, "dt": 0.1, "save": 2}
+ONE_RUN = {"simulate": {"n": 3, "t": 0.2}, "sweep": {"beta": [1.0], "observe": ["order"], "times": 1}}
 DOORS = {
     "flow": lambda run: (ms.flow, {"dynamics": run.dynamics, "x0": X, "times": [0.2]}),
     "observe_many": lambda run: (
@@ -84,7 +86,7 @@ DOORS = {
     "check": lambda run: (ms.check, {"weights": run.dynamics.weights}),
     "load": lambda run: (ms.load, {"path": "nowhere"}),
     "density": lambda run: (ms.density, {"dynamics": run.dynamics, "rho0": "cap", "t": 0.1, "d": 2, "save": 2}),
-    "sweep": lambda run: (ms.sweep, {"config": {"simulate": {}}}),
+    "sweep": lambda run: (ms.sweep, {"config": ONE_RUN}),
     "attend": lambda run: (ms.engines.attend, {"q": X, "k": X}),
     **{
         name: lambda run, name=name, good=good: (getattr(run, name), good)

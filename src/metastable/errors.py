@@ -1,5 +1,6 @@
 """The one error a user can cause, and the sentence that says how to mend it."""
 
+import errno
 import inspect
 import re
 from collections.abc import Callable, Iterable
@@ -103,8 +104,8 @@ def door(thing: T) -> T:
     """Make a function, or a class when it is called, answer misuse with one InputError.
 
     An unknown option is answered like an unknown name, a missing one is named, and what Python or NumPy raise inside
-    becomes a sentence with what was given (a `Misuse`); the original error stays its cause. Errors of JAX's tracing
-    pass through.
+    becomes a sentence with what was given (a `Misuse`); the original error stays its cause. So do errors of the system
+    about a name that is too long. Errors of JAX's tracing pass through.
 
     Examples
     --------
@@ -143,6 +144,10 @@ def _guarded(function: Any, name: str, skip: int = 0) -> Any:
             if type(error).__module__.startswith("jax"):
                 raise
             raise _sentence(function, name, skip, args, named, error) from error
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise InputError(f"{name} cannot use the name {_short(error.filename)}: it is too long.") from error
 
     return checked
 

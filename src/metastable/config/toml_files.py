@@ -68,9 +68,11 @@ def _parsed(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; give a TOML file.")
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        with path.open("rb") as file:  # a pipe (`<(...)`) has no size, and a device no end
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
             raise ValueError("it is too large to be a list of settings")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(data.decode())
     except RecursionError as error:
         raise InputError(f"Cannot read {path.name} as TOML: it is nested too deeply.") from error
     except (OSError, ValueError) as error:

@@ -216,7 +216,7 @@ def mix_ln(until: float | str) -> Geometry:
     """
     try:
         number = float(until)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"Mix-LN needs the time of its change, a number >= 0, not {until!r}.") from error
     if not 0.0 <= number < np.inf:
         raise InputError(f"Mix-LN needs the time of its change, a finite number >= 0, not {until!r}.")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metastable.backend import Array, jax, jnp, ready
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 Objective = Callable[[Any, Any], tuple[Any, Mapping[str, Any]]]
 Curve = dict[str, np.ndarray]  # term -> (steps, ...)
@@ -62,6 +62,7 @@ class State(NamedTuple):
     broken: Array
 
 
+@door
 class Descent:
     """A descent that can be stopped and taken up again: `start`, then `advance` chunk after chunk."""
 

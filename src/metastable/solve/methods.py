@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from metastable.errors import InputError, unknown
+from metastable.errors import InputError, door, unknown
 
 
+@door
 @dataclass(frozen=True)
 class Tableau:
     """An explicit Runge-Kutta scheme: k_i = f(t + c_i h, x + h sum_{j<i} a_ij k_j), x + h sum_i b_i k_i.

@@ -12,6 +12,8 @@ See docs/sweeps.md.
 from importlib import import_module
 from typing import Any
 
+from metastable.errors import door
+
 # public name -> the module that defines it; imported on first use, so that --help stays quick
 _HOMES = {
     "sweep": "sweeping",
@@ -29,4 +31,4 @@ __all__ = ["dry_run", "make_executor", "read", "read_job", "run_sweep", "sweep",
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'metastable.sweeps' has no attribute {name!r}")
-    return getattr(import_module(f"metastable.sweeps.{_HOMES[name]}"), name)
+    return door(getattr(import_module(f"metastable.sweeps.{_HOMES[name]}"), name))

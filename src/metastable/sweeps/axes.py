@@ -62,7 +62,8 @@ def read_axis(name: str, given: Any, kinds: Sequence[str]) -> Values | Drawn:
         given = _from_text(name, given, kinds)
     if isinstance(given, Mapping):
         return _from_table(name, given, kinds)
-    listed = list(given) if isinstance(given, (list, tuple, range, np.ndarray)) else [given]
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    listed = list(given) if isinstance(given, (list, tuple, range)) else [given]
     if name in MATRICES and listed and all(isinstance(v, (int, float)) for v in listed) and len(listed) > 1:
         raise InputError(f"{name} as a list of numbers is one V in [simulate]; sweep over a list of such lists.")
     if not listed:

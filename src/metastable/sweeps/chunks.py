@@ -4,7 +4,7 @@ So results are the same, bit for bit, on every engine, with any number of worker
 """
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -152,6 +152,14 @@ def all_chunks(parts: list[Part]) -> Iterator[Chunk]:
     for part in parts:
         for k in range(part.chunks):
             yield part.chunk(k)
+
+
+def numbered(parts: Sequence[Part], number: int) -> Chunk | None:
+    """The chunk of a number; None where the sweep has none of it."""
+    for part in parts:
+        if part.before <= number < part.before + part.chunks:
+            return part.chunk(number - part.before)
+    return None
 
 
 def points(spec: Spec, box: Box, runs: np.ndarray) -> dict[str, list[Any]]:

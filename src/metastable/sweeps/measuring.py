@@ -1,6 +1,6 @@
 """What a sweep measures: observables by column, as text or as functions of a run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,13 @@ from metastable.config.named import parse
 from metastable.errors import InputError, unknown
 from metastable.observables.table import OBSERVABLES
 
+OWN = ("run", "time", "status", "valid_until")  # columns of a table that are neither parameters nor observables
 
-def observables(given: Any) -> dict[str, Any]:
+
+def observables(given: Any, taken: Iterable[str] = ()) -> dict[str, Any]:
     """Columns and what is measured in them: names, names with options, or functions of a run.
+
+    ``taken`` are the names that the table has for parameters.
 
     >>> observables(["clusters", "similarity_share(above=0.9)"])
     {'clusters': 'clusters', 'similarity_share(above=0.9)': 'similarity_share(above=0.9)'}
@@ -22,10 +26,9 @@ def observables(given: Any) -> dict[str, Any]:
         else {str(v): v for v in ([given] if isinstance(given, str) else given)}
     )
     for column, what in listed.items():
-        if callable(what):
-            continue
-        _function(what)
-        if column in ("run", "time", "status", "seed", "sample"):
+        if not callable(what):
+            _function(what)
+        if column in (*OWN, "seed", "sample", *taken):
             raise InputError(f"A column cannot be called {column!r}: the table has one of that name already.")
     return listed
 

@@ -6,6 +6,7 @@ Killed at any moment, the same call finishes the rest: what has landed is never 
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from metastable.progress import Progress, Report, counted, duration, silent
 from metastable.store.files import disk_errors, remove
 from metastable.store.folder import check, claim, finish, release, status
 from metastable.sweeps.choose_executor import make_executor
-from metastable.sweeps.chunks import Chunk, Part, all_chunks, compute, cut, points
+from metastable.sweeps.chunks import Chunk, Part, all_chunks, compute, cut, numbered, points
 from metastable.sweeps.designs import new_boxes
 from metastable.sweeps.executors import Executor, Outcome
 from metastable.sweeps.sweep_folder import (
@@ -26,10 +27,12 @@ from metastable.sweeps.sweep_folder import (
     Planned,
     chunk_file,
     describe_points,
+    failure_file,
     failures,
     land,
     merge,
     numbers_in,
+    read_failure,
     read_plan,
     record_failure,
     sound,
@@ -158,12 +161,15 @@ class _Todo:
     """Chunks that are left, handed out one at a time; those to be tried again come first."""
 
     def __init__(self, folder: Path, plan: Planned, retry_failed: bool) -> None:
-        landed = {k for k in numbers_in(folder, CHUNKS) if self._kept(folder, k)}
-        failed = set() if retry_failed else numbers_in(folder, FAILED)
+        chunks = {k: numbered(plan.parts, k) for k in sorted(numbers_in(folder, CHUNKS))}
+        there = {k: chunk for k, chunk in chunks.items() if self._kept(folder, k, chunk)}
+        landed = set(there)
+        failed = self._still_failed(folder, plan, landed)
+        failed = set() if retry_failed else failed
         self.chunks, self.landed = plan.chunks, len(landed)
         self.left = plan.chunks - len(landed | failed)
         self.runs, self.computed = plan.runs, 0
-        self.found = sum(chunk.runs for chunk in all_chunks(list(plan.parts)) if chunk.number in landed)
+        self.found = sum(chunk.runs for chunk in there.values() if chunk is not None)
         self.failed = 0
         self.again: deque[Chunk] = deque()
         self.tries: Counter[tuple[int, str]] = Counter()
@@ -171,12 +177,25 @@ class _Todo:
         self._coming: Iterator[Chunk] = (c for c in all_chunks(list(plan.parts)) if c.number not in skipped)
 
     @staticmethod
-    def _kept(folder: Path, number: int) -> bool:
-        if sound(folder, number):
+    def _kept(folder: Path, number: int, chunk: Chunk | None) -> bool:
+        if chunk is not None and sound(folder, chunk):
             return True
         with disk_errors(folder, resumable=True):
             remove(chunk_file(folder, number))
         return False
+
+    @staticmethod
+    def _still_failed(folder: Path, plan: Planned, landed: set[int]) -> set[int]:
+        """The chunks with a failure; one that a disk has damaged, or that was mended before a kill, is forgotten."""
+        found = set()
+        for number in numbers_in(folder, FAILED):
+            with suppress(InputError):
+                read_failure(folder, number)
+                found |= {number} if number < plan.chunks and number not in landed else set()
+            if number not in found:
+                with disk_errors(folder, resumable=True):
+                    remove(failure_file(folder, number))
+        return found
 
     def next(self) -> Chunk | None:
         """The next chunk to compute, None when all are handed out."""

@@ -7,6 +7,7 @@ table.parquet               all rows, written at the end
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from metastable.sweeps.designs import Design, restored_design
 PLAN, CHUNKS, FAILED, TABLE = "plan.json", "chunks", "failed", "table.parquet"
 _IN_ONE = 1000  # chunks in one folder
 _GROUP = 2**17  # rows written together into the table
+_NUMBERED = re.compile(r"[0-9]{6,15}\.(parquet|json)")
 
 
 @dataclass(frozen=True)
@@ -94,21 +96,22 @@ def record_failure(folder: Path, chunk: Chunk, facts: Mapping[str, Any]) -> None
 
 
 def numbers_in(folder: Path, kind: str) -> set[int]:
-    """The numbers of the chunks that are in ``chunks`` or in ``failed``."""
-    ending = ".parquet" if kind == CHUNKS else ".json"
+    """The numbers of the chunks that are in ``chunks`` or in ``failed``; files of other names are none of ours."""
+    expected = chunk_file if kind == CHUNKS else failure_file
     found: set[int] = set()
-    for _, _, names in os.walk(folder / kind):
-        found |= {int(name.removesuffix(ending)) for name in names if name.endswith(ending) and name[0].isdigit()}
+    for place, _, names in os.walk(folder / kind):
+        numbers = {name: int(name.partition(".")[0]) for name in names if _NUMBERED.fullmatch(name)}
+        found |= {number for name, number in numbers.items() if Path(place, name) == expected(folder, number)}
     return found
 
 
-def sound(folder: Path, number: int) -> bool:
-    """Whether a chunk's file can be read; one that a disk has damaged counts as absent."""
+def sound(folder: Path, chunk: Chunk) -> bool:
+    """Whether a chunk's file can be read and holds its runs; one that a disk has damaged counts as absent."""
     try:
-        read_rows(chunk_file(folder, number))
-    except ValueError:
+        runs = read_rows(chunk_file(folder, chunk.number))["run"].to_numpy()
+    except (ValueError, KeyError):
         return False
-    return True
+    return np.array_equal(np.unique(runs), chunk.offset + np.arange(chunk.first, chunk.last))
 
 
 def read_rows(path: Path) -> Any:
@@ -122,13 +125,24 @@ def read_rows(path: Path) -> Any:
 
 
 def whole(folder: Path, plan: Planned) -> bool:
-    """Whether every chunk and the table are there."""
-    return (folder / TABLE).is_file() and len(numbers_in(folder, CHUNKS)) >= plan.chunks
+    """Whether every chunk and a table of them all are there: while a sweep is extended, the table is the old one."""
+    there = (folder / DONE).exists() and (folder / TABLE).is_file()
+    return there and len(numbers_in(folder, CHUNKS)) >= plan.chunks
+
+
+def read_failure(folder: Path, number: int) -> dict[str, Any]:
+    """The record of a chunk's failure."""
+    path = failure_file(folder, number)
+    try:
+        found = read_json(path)
+        return found | {"chunk": number, "error": str(found["error"]), "parameters": found["parameters"]}
+    except (OSError, ValueError, KeyError) as error:
+        raise damaged(folder, f"{FAILED}/{path.name}: {reason(error)}") from error
 
 
 def failures(folder: Path) -> list[dict[str, Any]]:
     """Every recorded failure."""
-    return [read_json(failure_file(folder, number)) for number in sorted(numbers_in(folder, FAILED))]
+    return [read_failure(folder, number) for number in sorted(numbers_in(folder, FAILED))]
 
 
 # --- the table ----------------------------------------------------------------------------------------------------

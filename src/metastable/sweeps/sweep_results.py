@@ -13,6 +13,7 @@ from metastable.errors import InputError, unknown
 from metastable.store.files import reason
 from metastable.store.folder import damaged, read_provenance
 from metastable.sweeps.designs import SAMPLE
+from metastable.sweeps.measuring import OWN
 from metastable.sweeps.sweep_dataset import as_dataset
 from metastable.sweeps.sweep_folder import CHUNKS, TABLE, chunk_file, numbers_in, read_plan, read_rows, whole
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _UNSAID = ("target", "observe", "times", "samples", "design", "t")  # left out of captions; axes or notes say the time
-_OWN = ("run", "time", "status", "valid_until")  # columns that are neither parameters nor observables
 
 
 class SweepTable(pandas.DataFrame):  # type: ignore[misc]
@@ -95,7 +95,7 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
     @property
     def observed(self) -> list[str]:
         """The columns of observables."""
-        fixed = {*_OWN, *self.grid, *self.drawn, "seed"}
+        fixed = {*OWN, *self.grid, *self.drawn, "seed"}
         return [str(name) for name in self.columns if name not in fixed]
 
     def dataset(self) -> "xarray.Dataset":

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from metastable.config.settings import checked, kinds
 from metastable.config.sweep_tables import SweepTable
 from metastable.config.toml_files import Tables, read
 from metastable.errors import InputError, unknown
+from metastable.store.files import regular
 from metastable.store.folder import Purpose, digest
 from metastable.sweeps import axes
 from metastable.sweeps.designs import SAMPLE, Design, make_design
@@ -20,6 +23,7 @@ from metastable.sweeps.targets import TARGETS, Target
 
 TIMES = 31
 OBSERVE = ("clusters",)
+_MOST_LIMIT = 1e8  # seconds of a chunk's limit: three years
 _INSTEAD = {
     "save": "it measures at the times of [sweep] times",
     "runs": "sweep over seed instead, as in seed = {start = 0, count = 50}",
@@ -55,7 +59,7 @@ class SweepJob:
 
     def with_settings(self, given: Mapping[str, Any]) -> "SweepJob":
         """The same sweep run in another way: other jobs, cluster or limit."""
-        return replace(self, settings=checked(SweepTable, {**self.settings.model_dump(exclude_unset=True), **given}))
+        return replace(self, settings=_own({**self.settings.model_dump(exclude_unset=True), **given}))
 
     @property
     def folder(self) -> Path:
@@ -83,7 +87,7 @@ def read_job(config: Any = None, flags: Mapping[str, Any] | None = None) -> Swee
         many = isinstance(value, str) and name not in SweepTable.model_fields and axes.several(name, value)
         to_sweep = name in SweepTable.model_fields or name in sweep or many
         (sweep if to_sweep else base)[name] = value
-    own = checked(SweepTable, {k: v for k, v in sweep.items() if k in SweepTable.model_fields})
+    own = _own({k: v for k, v in sweep.items() if k in SweepTable.model_fields})
     found = {k: _axis(target, k, v) for k, v in sweep.items() if k not in SweepTable.model_fields}
     base = _inputs({k: v for k, v in base.items() if k not in found and k != "out"})
     for name in base:
@@ -95,8 +99,8 @@ def read_job(config: Any = None, flags: Mapping[str, Any] | None = None) -> Swee
             "A sweep needs a parameter with several values, such as --beta 0.5:9:18 or [sweep] beta = [...]."
         )
     design = _ordered(target, make_design(found, own.design, own.samples, own.design_seed))
-    times = _times(own)
-    spec = Spec(target.name, base, observables(own.observe or list(OBSERVE)), times, design.draws)
+    observe = observables(own.observe or list(OBSERVE), (*design.axes, *design.names))
+    spec = Spec(target.name, base, observe, _times(own), design.draws)
     marks = {f"{k} sha256": _mark(v) for k, v in base.items() if k == "tokens"}
     return SweepJob(spec, design, tables.name if config is not None else "sweep", own, marks)
 
@@ -118,6 +122,16 @@ def _base(tables: Tables) -> dict[str, Any]:
     if "probe" in tables.tables and tables.tables.get("simulate"):
         raise InputError("A sweep has one target: give [simulate] or [probe], not both.")
     return dict(tables.tables.get("probe" if "probe" in tables.tables else "simulate", {}))
+
+
+def _own(given: Mapping[str, Any]) -> SweepTable:
+    """What [sweep] says besides parameters."""
+    own = checked(SweepTable, given)
+    if own.limit is not None and not 0 < own.limit <= _MOST_LIMIT:
+        raise InputError(f"limit must be a positive number of seconds, at most {_MOST_LIMIT:g}, not {own.limit:g}.")
+    if own.design_seed < 0:
+        raise InputError(f"design_seed must be a whole number >= 0, not {own.design_seed}.")
+    return own
 
 
 def _axis(target: Target, name: str, given: Any) -> Any:
@@ -148,7 +162,7 @@ def _times(own: SweepTable) -> int | tuple[float, ...]:
 
 
 def _inputs(base: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with matrices for the files that hold them, so that workers anywhere have them."""
+    """The settings with matrices for files and arrays that hold them, so that workers anywhere have them."""
     found = {name: _embedded(name, value) for name, value in base.items()}
     if isinstance(found.get("tokens"), str):
         found["tokens"] = os.path.abspath(found["tokens"])
@@ -161,6 +175,10 @@ def _embedded(name: str, value: Any) -> Any:
 
     if name not in axes.MATRICES:
         return value
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, list) and any(isinstance(v, np.ndarray) for v in value):
+        return [_embedded(name, v) for v in value]
     if isinstance(value, list) and any(is_file(v) for v in value):
         return [_embedded(name, v) for v in value]
     return from_file(value).tolist() if is_file(value) else value
@@ -168,9 +186,9 @@ def _embedded(name: str, value: Any) -> Any:
 
 def _mark(path: str) -> str:
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"Cannot read the tokens in {path!r}: {error.strerror}.") from error
+        return hashlib.sha256(regular(Path(path)).read_bytes()).hexdigest()
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot read the tokens in {path!r}: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def _described(what: Any) -> Any:

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from metastable.errors import InputError
+from metastable.errors import InputError, door
 from metastable.progress import Report, counted, silent
-from metastable.sweeps.sweep_driver import run_sweep
+from metastable.sweeps.sweep_driver import SweepReport, run_sweep
 from metastable.sweeps.sweep_results import SweepTable, read_table
-from metastable.sweeps.sweep_settings import read_job
+from metastable.sweeps.sweep_settings import SweepJob, read_job
 
 
+@door
 def sweep(
     config: str | Path | Mapping[str, Any],
     out: str | Path | None = None,
@@ -63,25 +64,35 @@ def sweep(
     """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="metastable-sweep-") as place:
-            table = sweep(config, Path(place) / "sweep", jobs=jobs, cluster=cluster, limit=limit, progress=progress)
+            job, here = _job(config, jobs, cluster, limit), Path(place) / "sweep"
+            table = _finished(run_sweep(job, here, retry_failed, progress), "")
             table.folder = None
             return table
+    report = run_sweep(_job(config, jobs, cluster, limit), Path(out), retry_failed, progress)
+    return _finished(report, f" The rest is in {str(out)!r}.")
+
+
+def _job(config: Any, jobs: int | None, cluster: str | None, limit: float | None) -> SweepJob:
     job = read_job(config)
     given = {"jobs": jobs, "cluster": cluster, "limit": limit}
     own = {name: value for name, value in given.items() if value is not None}
     if job.settings.jobs is None and cluster is None and job.settings.cluster is None:
         own.setdefault("jobs", 0)
-    job = job.with_settings(own)
-    report = run_sweep(job, Path(out), retry_failed, progress)
+    return job.with_settings(own)
+
+
+def _finished(report: SweepReport, rest: str) -> SweepTable:
+    """The table of a sweep of which nothing failed; ``rest`` says where the others are."""
     if report.failed:
         first = report.failed[0]
         raise InputError(
             f"{counted(len(report.failed), 'chunk')} failed, the first with: {first['error']} "
-            f"(parameters {first['parameters']}). The rest is in {str(out)!r}."
+            f"(parameters {first['parameters']}).{rest}"
         )
-    return read_table(Path(out))
+    return read_table(report.folder)
 
 
+@door
 def read(folder: str | Path, partial: bool = False) -> SweepTable:
     """The table of a sweep in a folder; ``partial`` reads what an unfinished one has so far."""
     return read_table(folder, partial)

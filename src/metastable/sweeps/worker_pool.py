@@ -13,10 +13,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
+from pickle import PicklingError
 from typing import Any
 
 from metastable.engines.simd.threads import available
 from metastable.errors import InputError
+from metastable.store.files import reason
 from metastable.sweeps.executors import Executor, Outcome, tried
 
 _STILLBORN = 8  # workers in a row that end before they begin a task: they cannot start here
@@ -69,8 +71,14 @@ class WorkerPool(Executor):
             worker = _Worker(self._threads)
             self._team.append(worker)
         worker.key, worker.busy, worker.submitted, worker.began = key, True, time.monotonic(), None
-        with suppress(OSError):  # it died just now, which its pipe will show
-            worker.pipe.send((function, arguments))
+        try:
+            with suppress(OSError):  # it died just now, which its pipe will show
+                worker.pipe.send((function, arguments))
+        except (PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"Worker processes cannot be sent this ({reason(error)}); use functions that are defined in a module, "
+                "or jobs=0 to compute in this process."
+            ) from error
 
     def finished(self, timeout: float) -> list[Outcome]:
         busy = {worker.pipe: worker for worker in self._team if worker.busy}

@@ -18,6 +18,7 @@ integrator or against multi-precision arithmetic.
 | discrete time | discrete_step, discrete_rescaled_step, hardmax_contraction |
 """
 
+from metastable.errors import doors
 from metastable.theory.equiangular import (
     equiangular_path,
     equiangular_rate,
@@ -105,3 +106,5 @@ __all__ = [
     "uniform_energy",
     "unscaled",
 ]
+
+doors(globals())

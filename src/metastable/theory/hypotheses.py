@@ -27,7 +27,7 @@ Symmetry is not required, but measured and reported.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metastable.errors import InputError
+from metastable.errors import InputError, doors
 from metastable.theory.leading import leading, paranormal_splitting, simple_leading_eigenvalue
 from metastable.theory.residuals import Finding, decide, joined
 from metastable.theory.spectrum import EPS, imaginary_axis, spectrum, square, widest
@@ -257,3 +257,6 @@ def distinct_tokens(tokens: ArrayLike) -> Finding:
     verb = {True: "are distinct", False: "coincide in part", None: "coincide in part to rounding"}[holds]
     sentence = f"tokens {verb} (least gap {least:.3g})"
     return Finding("distinct tokens", holds, {"least gap": least}, least, tolerance, sentence)
+
+
+doors(globals())

@@ -12,8 +12,23 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.spatial import ConvexHull
 
-from metastable.errors import InputError
+from metastable.errors import InputError, doors
 from metastable.theory.spectrum import Splitting
+
+__all__ = [
+    "BooleanAttention",
+    "LimitSet",
+    "ParallelHyperplanes",
+    "ParallelSubspaces",
+    "Points",
+    "Polytope",
+    "PolytopeTimesSubspace",
+    "boolean_attention_of",
+    "hyperplanes_of",
+    "parallel_subspaces_of",
+    "polytope_of",
+    "polytope_times_subspace_of",
+]
 
 
 class LimitSet(Protocol):
@@ -251,3 +266,6 @@ def _representatives(points: np.ndarray, apart: float) -> np.ndarray:
         if all(np.linalg.norm(p - q) > apart for q in kept):
             kept.append(p)
     return np.array(kept)
+
+
+doors(globals())

@@ -5,7 +5,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import expm
-from scipy.special import betainc, hyp0f1, ive
+from scipy.special import bdtr, betainc, hyp0f1, ive
 
 from metastable.errors import InputError
 from metastable.theory.equiangular import check_normalise
@@ -13,6 +13,7 @@ from metastable.theory.equiangular import check_normalise
 # Renyi's parking constant, the mean covered share when unit cars park at random: the integral over x > 0 of
 # exp(-2 (E1(x) + ln x + Euler's gamma)).
 RENYI_PARKING_CONSTANT = 0.7475979202534114
+_SUMMED = 1000  # points up to which a hemisphere's chance is summed in whole numbers
 
 
 # --- energy ---------------------------------------------------------------------------------------
@@ -159,7 +160,13 @@ def hemisphere_probability(n: int, d: int) -> float:
     >>> hemisphere_probability(3, 2)
     0.75
     """
-    return float(sum(comb(n - 1, k) for k in range(min(d, n))) / 2 ** (n - 1))
+    if n < 1 or d < 1:
+        raise InputError(f"A hemisphere is asked for of n >= 1 points in d >= 1 dimensions, not {n!r} and {d!r}.")
+    if d >= n:
+        return 1.0
+    if n > _SUMMED:
+        return float(bdtr(d - 1, n - 1, 0.5))
+    return float(sum(comb(n - 1, k) for k in range(d)) / 2 ** (n - 1))
 
 
 def cap_mass(delta: float, d: int) -> float:
