@@ -308,3 +308,10 @@ def test_a_record_does_not_take_the_place_of_the_current_folder(
 def test_a_series_shows_one_observable() -> None:
     with pytest.raises(InputError, match="A series shows one observable"):
         MADE.run.plot(kind="series", observable={"a": "clusters"})
+
+
+def test_one_token_is_one_and_parts_are_short_lines():
+    assert repr(ms.simulate(ms.Dynamics(), X[:1], t=0.1, save=2)).startswith("Trajectory(1 token in d = 3")
+    for table in (ms.methods.METHODS, ms.observables.OBSERVABLES, ms.plots.PLOTS, ms.masks.MASKS):
+        lines = [repr(part) for part in table.values()]
+        assert [line for line in lines if len(line) > 240 or " at 0x" in line or "\n" in line] == []

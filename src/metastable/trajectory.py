@@ -88,7 +88,7 @@ class Trajectory:
         runs = f"{' x '.join(map(str, self.runs))} runs of " if self.runs else ""
         clock = "layer" if self.provenance.get("discrete") else "time"
         several = f", {clock}s {self.t[0]:g} to {self.t[-1]:g} ({len(self)} saved)" if len(self) else ", nothing saved"
-        return f"{runs}{n} tokens in d = {d}{f', {clock} {self.t[0]:g}' if len(self) == 1 else several}"
+        return f"{runs}{n} token{'s' * (n != 1)} in d = {d}{f', {clock} {self.t[0]:g}' if len(self) == 1 else several}"
 
     def _trust(self) -> str:
         known = "nothing certified" if self.valid_until is None else f"certified to t = {self.valid_until:g}"

@@ -74,7 +74,9 @@ def test_matrices_chips_and_a_real_head(lab):
 def test_a_preset_is_chosen_and_shown(lab):
     found = preset("polytope-subspace")
     lab.locator("[data-control=preset]").first.click()
-    lab.get_by_role("option", name=found.title, exact=True).click()
+    option = lab.get_by_role("option", name=found.title)
+    assert found.source in option.inner_text()
+    option.click()
     lab.wait_for_function("(query) => lab.slots.a.seen === query", arg=to_query(found.state))
     assert found.watch in lab.locator(".lab-watch").inner_text()
     assert lab.locator("input[data-control=n]").input_value() == "40"
@@ -87,6 +89,8 @@ def test_a_second_run_is_chosen_and_left(lab):
     lab.locator("input[data-control=compare-value]").fill("causal")
     lab.wait_for_function("lab.slots.b && lab.slots.b.seen && lab.slots.b.player.run.causal")
     assert lab.locator("#lab-b-label").inner_text() == "B: mask = causal"
+    assert lab.locator("#lab-a-label").inner_text() == "A: mask = full"
+    assert lab.locator("#panels").get_attribute("data-of") == "A"
     lab.wait_for_function("location.search.includes('compare=mask')")
     chosen(lab, "compare", "one run")
     lab.wait_for_function("!lab.slots.b && !location.search.includes('compare')")

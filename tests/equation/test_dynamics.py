@@ -262,6 +262,7 @@ REFUSED = [
     (lambda: ms.Weights(V="identity"), "real array"),
     (lambda: ms.Weights(Q=np.ones((2, 1, 3)), K=np.ones((3, 1, 3))), "heads"),
     (lambda: masks.window(-1), "window"),
+    (lambda: masks.resolve("window(-3)"), "whole number of places >= 0, not '-3'"),
     (lambda: blocks.MLP(np.ones((2, 2)), np.ones((2, 2)), activation="rellu"), "did you mean 'relu'"),
     (lambda: ms.Block(order="middle"), "order"),
     (lambda: positions.rotary(3), "even"),

@@ -40,6 +40,12 @@ def test_damaged_records_are_listed_as_such(tmp_path):
     assert all(kind == "?" and state.startswith("damaged: ") for kind, state in found.values())
 
 
+def test_what_a_damaged_record_lacks_is_said(tmp_path):
+    put(tmp_path, "little", b'{"kind": "run"}')
+    with pytest.raises(InputError, match=r"provenance\.json: it lacks 'record'"):
+        Library(tmp_path).run("little")
+
+
 def test_a_name_that_is_no_text_is_listed_and_cannot_be_opened(tmp_path):
     try:
         put(tmp_path, b"bad\xff", b'{"kind": "run"}')

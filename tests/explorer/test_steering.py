@@ -101,6 +101,17 @@ def test_what_a_run_costs_counts_heads_dimension_and_starts():
     settings_of(layers)
 
 
+def test_what_is_wrong_is_said_before_what_it_would_cost():
+    with pytest.raises(InputError, match="^dt must be"):
+        settings_of({"dt": 0.0})
+
+
+@pytest.mark.parametrize("where", ["0:0:0", "1e300:1e300:1e300"])
+def test_a_token_moved_to_where_it_has_no_direction_is_refused(where):
+    with pytest.raises(InputError, match="token 1 has no direction"):
+        make({**SMALL, "moved": f"1:{where}"})
+
+
 def test_a_run_is_computed_once_and_given_up_when_nobody_waits():
     workshop = Workshop()
     first = workshop.get(SMALL, Ticket())

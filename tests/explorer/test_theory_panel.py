@@ -25,6 +25,14 @@ def test_causal_tokens_tend_to_the_first():
     assert abs(found.distances[-1] - angles.max()) < 1e-6
 
 
+@pytest.mark.parametrize("state", [{"n": 1}, {"n": 5, "d": 2, "geometry": "rescaled", "beta": 1.0, "moved": "0:0:0"}])
+def test_a_run_without_cosines_is_shown_without_them(state):
+    extra, _ = panels_of(make({"t": 1.0, **state}).run)
+    assert "panel_similarity" not in extra
+    assert "token" in extra["why"]["similarity"]
+    assert len(extra["panel_order"]) == len(extra["panel_t"])
+
+
 def test_hemispheres_are_found_out():
     inside = theory_of(make({"n": 6, "initial": "cap(angle=1.0)", "t": 5.0}).run).facts["claims"][0]
     outside = theory_of(make({"n": 40, "t": 1.0}).run).facts["claims"][0]

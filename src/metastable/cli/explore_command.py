@@ -10,7 +10,9 @@ from metastable.errors import InputError
 
 
 def explore(
-    folder: Annotated[Path, Parameter(help="The folder whose records can be opened [here].")] = Path(),
+    folder: Annotated[
+        Path, Parameter(help="the folder whose records can be opened [here]", show_default=False)
+    ] = Path(),
     /,
     *,
     port: Annotated[int | None, Parameter(group="Server", show_default=False)] = None,

@@ -267,7 +267,7 @@ FULL = Mask(None, _everywhere, "full", "Every token sees every token.")
 CAUSAL = Mask(_earlier, _up_to, "causal", "Token i sees tokens j <= i: eq. (3) of the causal paper.")
 
 MASKS: dict[str, Mask] = {mask.name: mask for mask in (FULL, CAUSAL)}
-_WINDOW = re.compile(r"window\(\s*(\d+)\s*(,\s*causal\s*)?\)")
+_WINDOW = re.compile(r"window\(\s*([^,();]*?)\s*(,\s*causal\s*)?\)")
 
 
 def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
@@ -282,7 +282,8 @@ def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
             return MASKS[mask]
         found = _WINDOW.fullmatch(mask)
         if found:
-            return window(int(found[1]), causal=found[2] is not None)
+            width = int(found[1]) if re.fullmatch("[0-9]{1,12}", found[1]) else found[1]  # what is no number is refused
+            return window(width, causal=found[2] is not None)
         if ";" in mask:
             return by_layer([part.strip() for part in mask.split(";")])
         raise unknown("mask", mask, [*MASKS, "window(8)", "window(8, causal)"])

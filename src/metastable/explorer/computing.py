@@ -75,8 +75,9 @@ def _with_moved(x: np.ndarray, state: State, unit: bool) -> np.ndarray:
                 f"with {len(values)}."
             )
         norm = float(np.linalg.norm(values)) if unit else 1.0
-        if norm > 0:
-            x[..., token, :] = np.asarray(values) / norm
+        if not 0 < norm < np.inf:
+            raise InputError(f"The moved token {token} has no direction, so it cannot be put on the sphere.")
+        x[..., token, :] = np.asarray(values) / norm
     return x
 
 

@@ -49,11 +49,7 @@ def _toolbar(session: Session) -> None:
     with ui.element("div").classes("lab-toolbar"):
         _button("Guided tour", lambda: _tour(session, 0), "tour")
         _button("Undo moves", lambda: session.change("moved", ""), "unmove")
-        _button(
-            "New seed",
-            lambda: session.apply({**session.state, "seed": (session.state.get("seed", 0) + 1) % 100}, {}),
-            "seed",
-        )
+        _button("New seed", session.reseed, "seed")
         _button("Copy link", lambda: session.run("lab.copyLink()"), "link")
         _button("Sweep from here", lambda: ui.navigate.to(f"/sweep?{to_query(session.state)}"), "sweep")
         ui.element("span").classes("lab-gap")

@@ -9,6 +9,7 @@ from metastable.errors import InputError
 from metastable.explorer.page_shell import call
 from metastable.explorer.steering import (
     DEFAULTS,
+    LABELS,
     State,
     eigenvalues_of,
     eigenvalues_text,
@@ -62,6 +63,13 @@ class Session:
         self.show()
         self.run(call("lab.stage", dict(look), play))
 
+    def reseed(self) -> None:
+        """Other tokens, looked at in the same way, from the start."""
+        seed = (self.state.get("seed", 0) + 1) % 100
+        self.set_quietly({"seed": seed})
+        self.change("seed", seed)
+        self.run("lab.again()")
+
     def quietly(self, act: Callable[[], None]) -> None:
         """Do something to the controls without taking it for a change."""
         self.quiet, before = True, self.quiet
@@ -94,14 +102,16 @@ class Session:
                 self.say(str(error))
                 return
             self.run(f"lab.comparing = {call('String', f'{name}:{value}')}")
-            self.run(call("lab.compare", to_query(other), f"B: {name} = {value}"))
+            label, own = LABELS.get(name, name), {**DEFAULTS, **self.state}[name]
+            mine = f"{own:g}" if isinstance(own, float) else own
+            self.run(call("lab.compare", to_query(other), f"B: {label} = {value}", f"A: {label} = {mine}"))
 
     def compare(self, name: str | None, value: str) -> None:
         """Show a second run that differs in one setting, or none."""
         self.comparing = (name, value) if name and value != "" else None
         if self.comparing is None:
             self.run("lab.comparing = ''")
-            self.run(call("lab.compare", "", ""))
+            self.run(call("lab.compare", "", "", ""))
         self.show()
 
     def moved(self, event: events.GenericEventArguments) -> None:

@@ -36,9 +36,12 @@ def panels_of(
         except InputError as error:
             why[name] = str(error)
     check()
-    counts, edges = similarity_histogram(few.x, BINS)
-    extra["panel_similarity"] = np.asarray(counts, dtype=float) / max(1.0, float(np.asarray(counts[0]).sum()))
-    extra["similarity_range"] = [float(edges[0]), float(edges[-1])]
+    try:
+        counts, edges = similarity_histogram(few.x, BINS)
+        extra["panel_similarity"] = np.asarray(counts, dtype=float) / max(1.0, float(np.asarray(counts[0]).sum()))
+        extra["similarity_range"] = [float(edges[0]), float(edges[-1])]
+    except InputError as error:  # one token has no pairs, a token at 0 no direction: the rest is shown
+        why["similarity"] = str(error)
     if "panel_clusters_fine" in extra:
         found = plateaus(extra["panel_clusters_fine"].astype(int), few.t)
         longest = sorted(found, key=lambda p: -p.duration)[:4]

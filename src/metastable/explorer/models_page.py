@@ -60,7 +60,7 @@ def probed(asked: Mapping[str, str], folder: Path, check: Callable[[], None] = l
     run, title, names = _read(name, text, asked.get("layers", ""), variant)
     check()
     if asked.get("part") == "first":
-        return pack(run, title=title, brief=True)
+        return pack(run, title=title, names=names, brief=True)
     extra, _ = panels_of(run, check=check)
     return pack(run, title=title, names=names, extra=extra)
 
@@ -131,8 +131,8 @@ async def models_page(request: Request, folder: Path) -> None:
         beside = fields["compare"].value
         ui.run_javascript(f"lab.comparing = {json.dumps(beside)}")
         ui.run_javascript(call("lab.show", "a", query(fields["variant"].value)))
-        label = f"B: {VARIANTS.get(beside, '')}"
-        ui.run_javascript(call("lab.compare", query(beside) if beside else "", label))
+        label, own = f"B: {VARIANTS.get(beside, '')}", f"A: {VARIANTS[fields['variant'].value]}"
+        ui.run_javascript(call("lab.compare", query(beside) if beside else "", label, own))
 
     def suit() -> None:
         if fields["text"].value in (REACTION, ENGLISH):

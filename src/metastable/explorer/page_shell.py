@@ -97,7 +97,8 @@ def stages(two: bool = True) -> None:
         second = (
             '<div class="lab-stage lab-hidden"><p id="lab-b-label" class="lab-label"></p><div id="stage-b"></div></div>'
         )
-        ui.html(f'<div id="lab-stages" class="lab-stages"><div class="lab-stage"><div id="stage-a"></div></div>'
+        ui.html(f'<div id="lab-stages" class="lab-stages"><div class="lab-stage"><p id="lab-a-label" class="lab-label">'
+                f'</p><div id="stage-a"></div></div>'
                 f'{second if two else ""}</div>', sanitize=False).classes("lab-fill")  # fmt: skip
         ui.html('<p id="lab-message" class="lab-message" role="status"></p>', sanitize=False)
 

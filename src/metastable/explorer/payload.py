@@ -95,7 +95,7 @@ def _add_attention(
     arrays["attention"] = ("u1", np.rint(255 * maps / top))
     arrays["received"] = ("u1", np.rint(255 * received / (received.max(initial=0.0) or 1.0)))
     arrays["attentionAt"] = ("i4", np.abs(motion.indices[:, None] - states[None]).argmin(axis=1))
-    header |= {"heads": maps.shape[1], "attentionTop": top}
+    header["attentionTop"] = top
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, tuple[str, Any]]) -> bytes:
@@ -146,7 +146,7 @@ def _header(run: Trajectory, motion: Motion, scene: Layout, title: str) -> dict[
         "status": run.status,
         "message": run.message,
         "valid_until": motion.valid_until,
-        "heads": 1,
+        "heads": _heads(run),
     }
 
 

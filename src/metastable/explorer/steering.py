@@ -73,6 +73,7 @@ CONTROLS: tuple[Control, ...] = (
     Control("noise", "noise σ", "Motion", "strength of isotropic noise (steps by euler)", 0.0, 1.0, 0.01),
     Control("noise_kind", "whose noise", "Motion", "one for every token, or one for all", options=tuple(NOISES)),
 )  # fmt: skip
+LABELS = {**{one.name: one.label for one in CONTROLS}, "V": "values V", "Q": "queries Q", "K": "keys K"}
 MATRICES = {"identity": "identity", "minus": "-1", "eigenvalues": "", "goe": "goe", "ginibre": "ginibre",
             "orthogonal": "orthogonal", "psd": "psd", "perron": "perron"}  # fmt: skip
 
@@ -144,8 +145,11 @@ def settings_of(state: Mapping[str, Any]) -> Simulate:
     if full["noise"] > 0:
         table["method"] = "euler"
     table["save"] = SAVES
+    if full["dt"] <= 0:
+        raise InputError(f"dt must be a number > 0, not {full['dt']:g}.")
+    found = checked(Simulate, {name: value for name, value in table.items() if value is not None})
     _affordable(full)
-    return checked(Simulate, {name: value for name, value in table.items() if value is not None})
+    return found
 
 
 def _harmless(name: str, value: str) -> None:

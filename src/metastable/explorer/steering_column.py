@@ -1,5 +1,6 @@
 """The steering column: sliders, choices and matrices, made from the table of controls."""
 
+import json
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ from metastable.explorer.lab_session import Session
 from metastable.explorer.steering import (
     CONTROLS,
     DEFAULTS,
+    LABELS,
     MATRICES,
     Control,
     eigenvalues_of,
@@ -17,6 +19,9 @@ from metastable.explorer.steering import (
     tidy,
 )
 
+# a preset with the figure it is, which the chosen one shows in the sentence below
+_OPTION = """<q-item v-bind="props.itemProps"><q-item-section><q-item-label>{{ props.opt.label }}</q-item-label>
+<q-item-label class="lab-from">{{ %s[props.opt.value] }}</q-item-label></q-item-section></q-item>"""
 THROTTLE = 0.03  # seconds between two events of a moving slider
 
 
@@ -45,8 +50,9 @@ class Column:
     def _preset_menu(self) -> None:
         titles = {one.key: one.title for one in presets.PRESETS}
         with ui.element("section").classes("lab-group"):
-            choice = ui.select(titles, label="Presets: figures and experiments", on_change=self._preset)
+            choice = ui.select(titles, label="Presets", on_change=self._preset)
             choice.props("dense outlined options-dense data-control=preset").classes("lab-wide")
+            choice.add_slot("option", _OPTION % json.dumps([one.source for one in presets.PRESETS]))
             self.watch = ui.label("Choose a preset, or move anything.").classes("lab-watch")
 
     def _preset(self, event: events.ValueChangeEventArguments) -> None:
@@ -113,7 +119,7 @@ class Column:
 
     def _matrices(self) -> None:
         for name in ("V", "Q", "K"):
-            word = {"V": "values V", "Q": "queries Q", "K": "keys K"}[name]
+            word = LABELS[name]
             help_ = "identity, a number, eigenvalues 1,0.5 or 1+2j,1-2j, a family such as 0.5*goe, rows [[1,0],[0,1]]"
             with ui.element("div").classes("lab-control lab-pick").props(f'title="{help_}"'):
                 ui.label(word).classes("lab-name")
@@ -194,13 +200,7 @@ class Column:
         """The controls of the second run."""
         with ui.element("section").classes("lab-group").props('aria-label="Compare"'):
             ui.html("<h2>Compare</h2>", sanitize=False)
-            names = {
-                "": "one run",
-                **{c.name: c.label for c in CONTROLS},
-                "V": "values V",
-                "Q": "queries Q",
-                "K": "keys K",
-            }
+            names = {"": "one run", **LABELS}
             chosen, value = self.session.comparing or ("", "")
             pick = ui.select(names, value=chosen, label="differs in").props(
                 "dense outlined options-dense data-control=compare"

@@ -112,6 +112,20 @@ def form_of(query: Mapping[str, str]) -> dict[str, Any]:
     return form
 
 
+def rest_of(base: State, *axes: str) -> str:
+    """What all cells share.
+
+    >>> rest_of({"t": 4.0, "mask": "causal", "noise": 0.1}, "beta", "n")
+    'The rest, as in the run you came from: d = 3, mask = causal, V = identity, t = 4, noise = 0.1.'
+    """
+    names = dict.fromkeys(["n", "d", "beta", "mask", "V", "t", *base])
+    shared = {name: {**DEFAULTS, **base}[name] for name in names if name not in (*axes, "seed", "moved")}
+    said = (
+        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in shared.items()
+    )
+    return f"The rest, as in the run you came from: {', '.join(said)}."
+
+
 def _numbers(form: Mapping[str, Any]) -> Iterator[tuple[str, list[float]]]:
     for side in ("x", "y"):
         low, high, count = (form[f"{side}{part}"] for part in ("low", "high", "count"))
@@ -148,6 +162,7 @@ class Diagram:
         form = {name: "" if value is None else value for name, value in self.form().items()}
         query = urlencode({**tidy(self.base), **form, **({"drawn": 1} if self.drawn else {})})
         ui.run_javascript(call("history.replaceState", None, "", f"/sweep?{query}"))
+        self.rest.set_text(rest_of(self.base, form["x"], form["y"]))
 
     async def draw(self) -> None:
         """Compute the cells, one after the other, and colour each when it is there."""
@@ -189,8 +204,9 @@ class Diagram:
 
     def build(self, form: Mapping[str, Any], problem: str) -> None:
         """The fields, the buttons, and the diagram's place."""
-        ui.html("<h1>Phase diagram</h1><p>Two settings vary, the rest is the run you came from. Cells fill as they are "
-                "computed; click one to open its run.</p>", sanitize=False)  # fmt: skip
+        ui.html("<h1>Phase diagram</h1><p>Two settings vary. Cells fill as they are computed; click one to open its "
+                "run.</p>", sanitize=False)  # fmt: skip
+        self.rest = ui.label(rest_of(self.base, form["x"], form["y"])).classes("lab-note")
         names = {name: control.label for name, control in AXES.items()}
         with ui.element("div").classes("lab-form"):
             for side, word in (("x", "across"), ("y", "up")):
@@ -219,6 +235,7 @@ async def sweep_page(request: Request, workshop: Workshop) -> None:
     problem, base = "", State()
     try:
         base = from_query(request.url.query)
+        base.pop("moved", None)  # cells differ in n, d and start: tokens moved by hand are of one run
     except InputError as error:
         problem = str(error)
     diagram = Diagram(base, workshop)

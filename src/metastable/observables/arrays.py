@@ -83,7 +83,7 @@ def unit(x: Floats) -> Floats:
     axes = range(x.shape[-1])
     largest = reduce(np.maximum, (np.abs(x[..., c]) for c in axes)) if len(axes) <= _FEW else np.abs(x).max(axis=-1)
     if (largest == 0).any():
-        raise InputError("A token is exactly 0, so it has no direction; use geometry='euclidean' instead.")
+        raise InputError("A token is exactly 0, so it has no direction; use kind='inner', or geometry='euclidean'.")
     scaled = x / largest[..., None]
     return np.asarray(scaled / np.sqrt(np.einsum("...d,...d->...", scaled, scaled))[..., None])
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ class Observable:
     name: str
     measures: str
     dims: tuple[str, ...]
-    function: Callable[..., "xarray.DataArray"]
+    function: Callable[..., "xarray.DataArray"] = field(repr=False)
     units: str = "1"
 
     @property

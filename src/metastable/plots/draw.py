@@ -1,7 +1,7 @@
 """Named pictures of a run, for `Trajectory.plot` and the command line."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ class Plot:
     """A named picture of a run: what it shows, how it is drawn, which options of `plot` it listens to."""
 
     shows: str
-    draw: Callable[[Trajectory, Choices], Figure]
+    draw: Callable[[Trajectory, Choices], Figure] = field(repr=False)
     options: tuple[str, ...]
 
 

@@ -9,7 +9,7 @@ flow all read it. Add a method: one object and one line in METHODS.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class Explicit:
 
     name: str
     order: int
-    tableau: Tableau
+    tableau: Tableau = field(repr=False)
     takes_noise: bool = False
     about: str = ""
 
@@ -108,7 +108,7 @@ class Adaptive:
 
     name: str
     order: int
-    solver: Callable[[], Any]
+    solver: Callable[[], Any] = field(repr=False)
     about: str = ""
 
     tableau = None

@@ -155,5 +155,11 @@ def disk_errors(folder: Path, resumable: bool = False) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of an error's message."""
+    """The first line of an error's message.
+
+    >>> reason(KeyError("settings"))
+    "it lacks 'settings'"
+    """
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
     return (str(error).splitlines() or [""])[0][:200].rstrip(".") or type(error).__name__

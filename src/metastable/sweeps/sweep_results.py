@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 
 from metastable.equation.html_cards import card, matrix_picture
 from metastable.errors import InputError, unknown
+from metastable.progress import counted
 from metastable.store.files import reason
 from metastable.store.folder import damaged, read_provenance
 from metastable.sweeps.designs import SAMPLE
@@ -66,7 +67,7 @@ class SweepTable(pandas.DataFrame):  # type: ignore[misc]
         )
 
     def _size(self) -> str:
-        return f"{self['run'].nunique()} runs at {self['time'].nunique()} times"
+        return f"{counted(self['run'].nunique(), 'run')} at {counted(self['time'].nunique(), 'time')}"
 
     def _swept(self) -> str:
         return " x ".join(f"{name} ({self[name].nunique()})" for name in self._seed_last()) or "nothing"

@@ -34,8 +34,8 @@ function range(lines, log) {
     high = Math.max(high, v);
   }
   if (low > high) return null;
-  if (log) return [Math.log(low), Math.log(high * (low === high ? 2 : 1))];
-  if (low === high) return [low - 0.5, high + 0.5];
+  if (low === high) return log ? [Math.log(low / 2), Math.log(2 * low), low] : [low - 0.5, low + 0.5, low];
+  if (log) return [Math.log(low), Math.log(high)];
   return [low - 0.04 * (high - low), high + 0.06 * (high - low)];
 }
 
@@ -53,10 +53,13 @@ export function drawLines(canvas, { t, lines, log = false, steps = false, marks 
   pen.strokeRect(PAD.left + 0.5, PAD.top + 0.5, width - PAD.left - PAD.right - 1, height - PAD.top - PAD.bottom - 1);
   pen.fillStyle = theme.soft;
   if (span) {
-    const ends = log ? span.map(Math.exp) : span;
+    const [low, high, only] = span;
     pen.textAlign = "right";
-    pen.fillText(short(ends[1]), PAD.left - 4, PAD.top + 9);
-    pen.fillText(short(ends[0]), PAD.left - 4, height - PAD.bottom);
+    if (only !== undefined) pen.fillText(short(only), PAD.left - 4, y(only) + 3); // one value: no scale to show
+    else {
+      pen.fillText(short(log ? Math.exp(high) : high), PAD.left - 4, PAD.top + 9);
+      pen.fillText(short(log ? Math.exp(low) : low), PAD.left - 4, height - PAD.bottom);
+    }
     for (const { values, colour, faint } of lines) {
       pen.beginPath();
       pen.strokeStyle = colour;
@@ -74,7 +77,7 @@ export function drawLines(canvas, { t, lines, log = false, steps = false, marks 
     }
     pen.globalAlpha = 1;
     pen.textAlign = "center";
-    for (const [text, from, to, value] of marks) {
+    for (const [text, from, to, value] of only === undefined ? marks : []) {
       const above = y(value) - 4, fits = above - 9 > 0; // a mark at the top goes below its line
       if (x(to) - x(from) > 26) pen.fillText(text, (x(from) + x(to)) / 2, fits ? above : y(value) + 12);
     }

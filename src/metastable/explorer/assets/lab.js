@@ -129,11 +129,13 @@ class Lab {
     box.classList.toggle("lab-bad", bad);
   }
 
-  /** Show a second run beside the first, or none. */
-  compare(query, label) {
+  /** Show a second run beside the first, or none; `label` and `own` say what the second and the first are. */
+  compare(query, label, own) {
     const root = document.getElementById("stage-b"), wrap = root.parentElement;
     wrap.classList.toggle("lab-hidden", !query);
     document.getElementById("lab-stages").classList.toggle("lab-two", Boolean(query));
+    document.getElementById("lab-a-label").textContent = query ? own : "";
+    if (this.panels) this.panels.root.dataset.of = query ? "A" : "";
     if (!query) return void delete this.slots.b;
     this.slots.b ||= this.second || (this.second = this.add("b", root, false));
     document.getElementById("lab-b-label").textContent = label;
@@ -161,6 +163,12 @@ class Lab {
   stage(look, play) {
     this.applyLook({ log: false, trails: false, links: false, colour: "cluster", share: 0, ...look });
     if (play && !this.slots.a.player.still.matches) this.slots.a.player.play();
+  }
+
+  /** The run to come from its start, looked at as the one before. */
+  again() {
+    this.slots.a.player.seek(0);
+    if (!this.slots.a.player.still.matches) this.slots.a.player.play();
   }
 
   /** Play the first run as soon as it is there: who opens the page sees what it is about. */

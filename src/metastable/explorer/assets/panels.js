@@ -19,6 +19,7 @@ const PANELS = [
 export class Panels {
   constructor(root, player) {
     this.player = player;
+    this.root = root;
     root.classList.add("lab-panels");
     root.innerHTML = PANELS.map(([name, title, kind]) => kind === "text"
       ? `<section class="lab-panel" data-panel="${name}"><h2>${title}</h2><div class="lab-theory"></div></section>`
@@ -115,9 +116,10 @@ export class Panels {
   states(place, state, k) {
     const run = this.run, theme = this.player.theme;
     if (run.panel_similarity) {
-      const bins = run.shapes.panel_similarity.shape[1], bars = Array.from(run.panel_similarity.subarray(k * bins, (k + 1) * bins));
-      drawBars(this.parts.similarity.querySelector("canvas"), bars, run.similarity_range, theme);
-      this.parts.similarity.querySelector("output").textContent = `top ${Math.round(100 * bars[bins - 1])}%`;
+      const bins = run.shapes.panel_similarity.shape[1], [low, high] = run.similarity_range;
+      const bars = Array.from(run.panel_similarity.subarray(k * bins, (k + 1) * bins));
+      drawBars(this.parts.similarity.querySelector("canvas"), bars, [low, high], theme);
+      this.parts.similarity.querySelector("output").textContent = `${Math.round(100 * bars[bins - 1])}% above ${short(high - (high - low) / bins)}`;
     }
     if (run.attention) {
       const size = run.n * run.n, start = (run.attentionAt[state] * run.heads + this.player.head) * size;
@@ -140,9 +142,9 @@ export class Panels {
     };
     for (const one of claims) {
       const details = add(box, "details", "");
-      details.open = one.applies;
+      details.open = one.applies || claims.length === 1; // the only one also says what it lacks
       const line = add(details, "summary", "");
-      add(line, "span", one.applies ? "applies" : "no", `lab-mark lab-${one.applies ? "yes" : "no"}`);
+      add(line, "span", one.applies ? "applies" : "does not apply", `lab-mark lab-${one.applies ? "yes" : "no"}`);
       add(line, "b", one.name);
       add(details, "p", `${one.sentence[0].toUpperCase()}${one.sentence.slice(1)}.`);
       for (const h of one.hypotheses) {

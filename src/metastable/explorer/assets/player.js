@@ -141,14 +141,14 @@ export class Player {
   /** Parts of the bar that depend on the run. */
   dress() {
     const run = this.run, hide = (name, hidden) => (this.root.querySelector(`[data-toggle=${name}]`).hidden = hidden);
-    hide("links", !run.attention);
+    if (!run.brief) hide("links", !run.attention); // of a first picture it is not known yet: nothing jumps
     hide("fit", !run.fit);
     hide("labels", !run.names);
     hide("limit", !run.limit || !run.limit.length);
     hide("log", run.T < 3);
     hide("trails", run.T < 2);
     const select = this.root.querySelector("[data-look=head]");
-    const heads = run.attention ? run.heads : 1;
+    const heads = run.attention || run.brief ? run.heads : 1;
     this.part("head-choice").hidden = heads < 2;
     select.innerHTML = Array.from({ length: heads }, (_, k) => `<option value="${k}">${k}</option>`).join("");
     if (!run.brief) this.head = Math.min(this.head, heads - 1);

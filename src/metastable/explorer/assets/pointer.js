@@ -1,9 +1,11 @@
 // Mouse, pen and fingers on the scene: rotate or shift, zoom, ask a token its name, move a token.
 
+const SLIP = 3; // pixels that a click may slip: less is no drag, and a touch asks the token its name
+
 /** Attach to a player. With `player.options.draggable`, tokens at the first time can be moved. */
 export function listen(player) {
   const stage = player.canvas, held = new Map();
-  let moved = -1, gap = 0;
+  let moved = -1, gap = 0, from = null; // `from` until the pointer has left the place where it took a token
 
   const spot = (event) => {
     const box = stage.getBoundingClientRect();
@@ -20,6 +22,7 @@ export function listen(player) {
     player.root.focus({ preventScroll: true });
     const atStart = player.clock && player.clock.share === 0;
     moved = player.options.draggable && atStart && held.size === 1 ? player.tokenAt(...spot(event)) : -1;
+    from = spot(event);
     if (held.size === 2) gap = spread();
   });
 
@@ -34,13 +37,15 @@ export function listen(player) {
       const wide = spread();
       player.zoom(wide / (gap || wide));
       gap = wide;
-    } else if (moved >= 0) drag(player, moved, now);
-    else turn(player, now[0] - before[0], now[1] - before[1]);
+    } else if (moved >= 0) {
+      if (from && Math.hypot(now[0] - from[0], now[1] - from[1]) > SLIP) from = null;
+      if (!from) drag(player, moved, now);
+    } else turn(player, now[0] - before[0], now[1] - before[1]);
   });
 
   const release = (event) => {
     if (!held.delete(event.pointerId)) return;
-    if (moved >= 0) player.emit("moved", { token: moved, position: player.scene.position(moved, { k: 0, u: 0 }) });
+    if (moved >= 0 && !from) player.emit("moved", { token: moved, position: player.scene.position(moved, { k: 0, u: 0 }) });
     else if (event.pointerType === "touch") player.tip(...spot(event));
     moved = -1;
   };
