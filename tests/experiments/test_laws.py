@@ -148,6 +148,18 @@ def test_no_run_with_noise_passes_on_both_sides_of_the_threshold(how):
     assert verdict.failing_seeds == tuple(range(20))
 
 
+@pytest.mark.parametrize("how", ["quick", "default", "full"])
+def test_runs_with_noise_are_enough_to_decide(how):
+    """What is exactly as the law says is not left undecided for want of instances: rates of pairs scatter by 1."""
+    made = noise_against_order.EXPERIMENT
+    params = made.params(**{"quick": made.quick, "full": made.full}.get(how, {}))
+    data = {"modes common": np.ones((params.instances, 4)), "law": np.ones(params.compared)}
+    data |= {"tokens": np.ones(params.compared), "pairs 2": np.random.default_rng(0).normal(1.0, 1.0, params.pairs)}
+    for verdict in (noise_against_order._density(params, data), noise_against_order._pairs(data, 2),
+                    noise_against_order._together(params, data)):  # fmt: skip
+        assert verdict.status == "holds", verdict
+
+
 @pytest.mark.slow
 def test_noise_keeps_tokens_apart_beyond_the_threshold():
     for d, kind in noise_runs.COMBINED[:2]:

@@ -179,7 +179,19 @@ def test_names_are_looked_up():
     assert learnt_numbers.numbers_of(stacked, X, ["V"])["V"].shape == (3, 1, D, D)
     assert learnt_numbers.numbers_of(ms.Dynamics(), X, ["K"])["K"].tolist() == np.eye(D)[None].tolist()
     in_two = learnt_numbers.in_pieces(ms.Dynamics(), ["V"], D, 2, 1.0)
-    assert learnt_numbers.effort_of(in_two, ["V"], {"V": np.ones((2, 1, D, D))}, 3.0) == 3.0 * D * D
+    assert learnt_numbers.effort_of(in_two, ["V"], {"V": np.ones((2, 1, D, D))}, 1.0) == 1.0 * D * D
+    twice = ms.Dynamics(ms.Weights(V=np.eye(D)), block=BLOCK)
+    assert learnt_numbers.expanded(twice, ["weights.V", "V", "block.mlp.W_in"]) == ("V", "mlp.W_in")
+
+
+@pytest.mark.parametrize("t", [0.2, 0.75, 3.0])
+def test_effort_is_the_integral_of_what_tokens_feel(t):
+    """Of a Stack of one's own too, which need not end with the fit: its last layer stays, late ones are never felt."""
+    stack = Stack(rng.normal(size=(5, 1, D, D)), 0.25)
+    fine = (np.arange(4000) + 0.5) * t / 4000
+    want = np.mean([np.square(stack(s)).sum() for s in fine]) * t
+    found = learnt_numbers.effort_of(ms.Dynamics(ms.Weights(V=stack)), ["V"], {"V": stack.values}, t)
+    assert float(found) == pytest.approx(want, rel=2e-3)
 
 
 BAD = [
@@ -197,7 +209,17 @@ BAD = [
     ({"times": "a"}, "times must be a number"),
     ({"steps": 0}, "steps must be a whole number >= 1, not 0"),
     ({"pieces": 1.5}, "pieces must be a whole number"),
-    ({"checkpoint": 0}, "checkpoint must be a whole number of steps"),
+    ({"checkpoint": 0}, "checkpoint must be a whole number >= 1"),
+    ({"progress": 3}, "progress must be a function"),
+    (
+        {
+            "dynamics": ms.Dynamics(beta=np.ones(2)),
+            "x0": np.stack([X, Y]),
+            "targets": np.stack([Y, X]),
+            "held_out": (X, Y),
+        },
+        "^held_out: The parts turn tokens",
+    ),
     ({"rate": -1.0}, "rate must"),
     ({"effort": -1.0}, "effort must"),
     ({"loss": "square"}, "Unknown loss 'square'; did you mean 'squared'"),

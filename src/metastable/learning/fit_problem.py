@@ -101,7 +101,7 @@ def make_problem(dynamics: Any, x0: Any, targets: Any, over: Any, chosen: Mappin
         raise InputError("fit looks at numbers and cannot be traced; differentiate flow instead.")
     method, loss = methods.resolve(chosen["method"]), losses.loss_of(chosen["loss"])
     check_method(dynamics, method)
-    x, pieces = checked_tokens(dynamics, x0), _whole("pieces", chosen["pieces"])
+    x, pieces = checked_tokens(dynamics, x0), whole("pieces", chosen["pieces"])
     check_shapes(dynamics, x.shape, method)
     times = _times(chosen["times"])
     names = learnt_numbers.expanded(dynamics, over)
@@ -122,11 +122,11 @@ def make_problem(dynamics: Any, x0: Any, targets: Any, over: Any, chosen: Mappin
         loss,
         real("effort", chosen["effort"], least=0.0),
         pieces,
-        _whole("steps", chosen["steps"]),
+        whole("steps", chosen["steps"]),
         real("rate", chosen["rate"], above=0.0),
         chosen["optimiser"],
         checked_seed(chosen["seed"]),
-        _held_out(written, x, chosen["held_out"], times, chosen["times"], loss),
+        _held_out(written, x, chosen["held_out"], times, chosen["times"], loss, method),
     )
 
 
@@ -146,7 +146,8 @@ def _check_loss(loss: Loss, x: tuple[int, ...], y: tuple[int, ...]) -> None:
         raise InputError(f"The loss {name} must give one real number for tokens and targets, not {given}.")
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any) -> int:
+    """A number of steps or pieces."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InputError(f"{name} must be a whole number >= 1, not {value!r}.")
     return int(value)
@@ -184,12 +185,18 @@ def _targets(
     return y
 
 
-def _held_out(dynamics: Dynamics, x: np.ndarray, given: Any, times: np.ndarray, asked: Any, loss: Loss) -> Data | None:
+def _held_out(
+    dynamics: Dynamics, x: np.ndarray, given: Any, times: np.ndarray, asked: Any, loss: Loss, method: Method
+) -> Data | None:
     if given is None:
         return None
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise InputError("held_out must be a pair: other first tokens, and their targets.")
-    other = checked_tokens(dynamics, given[0])
-    if other.shape[-1] != x.shape[-1]:
-        raise InputError(f"held_out has tokens of dimension {other.shape[-1]}, but the fit has {x.shape[-1]}.")
+    try:
+        other = checked_tokens(dynamics, given[0])
+        if other.shape[-1] != x.shape[-1]:
+            raise InputError(f"its tokens have dimension {other.shape[-1]}, but those of the fit have {x.shape[-1]}.")
+        check_shapes(dynamics, other.shape, method)
+    except InputError as error:
+        raise InputError(f"held_out: {error}") from error
     return jnp.asarray(other), jnp.asarray(_targets(dynamics, other, given[1], times, asked, loss, "held_out"))

@@ -11,7 +11,7 @@ from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, door
 from metastable.learning import fit_record
 from metastable.learning.descent import Curve, Descent, State, optimiser_of
-from metastable.learning.fit_problem import Problem, make_problem
+from metastable.learning.fit_problem import Problem, make_problem, whole
 from metastable.learning.fit_result import Fit
 from metastable.learning.learnt_numbers import with_numbers
 from metastable.progress import Progress, Report, silent
@@ -98,8 +98,9 @@ def fit(
         "rate": rate, "optimiser": optimiser, "held_out": held_out, "seed": seed,
     }  # fmt: skip
     problem = make_problem(dynamics, x0, targets, over, chosen)
-    if isinstance(checkpoint, bool) or not isinstance(checkpoint, int) or checkpoint < 1:
-        raise InputError(f"checkpoint must be a whole number of steps >= 1, not {checkpoint!r}.")
+    checkpoint = whole("checkpoint", checkpoint)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of one Progress, not {type(progress).__name__}.")
     descent = Descent(problem.objective, optimiser_of(problem.optimiser, problem.rate, problem.steps), checkpoint)
     report = progress or silent
     if out is None:

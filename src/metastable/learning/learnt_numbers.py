@@ -61,7 +61,16 @@ def _leaves(dynamics: Dynamics, name: str) -> list[str]:
         return [leaf for own in inside for leaf in _leaves(dynamics, prefix + own)]
     if not _holds_numbers(value):
         raise InputError(f"{name} holds no numbers that could be learned; choose from: {', '.join(_known(dynamics))}.")
-    return [name]
+    return [_shortest(name)]
+
+
+def _shortest(name: str) -> str:
+    """One name for one array: ``weights.V`` is V, ``block.residual`` is residual.
+
+    >>> _shortest("weights.V"), _shortest("block.mlp.W_in"), _shortest("position.slopes")
+    ('V', 'mlp.W_in', 'position.slopes')
+    """
+    return name.removeprefix("weights.").removeprefix("block.")
 
 
 def _found(dynamics: Dynamics, name: str) -> tuple[tuple[str, ...] | None, Any]:
@@ -163,7 +172,17 @@ def effort_of(dynamics: Dynamics, names: Iterable[str], numbers: Mapping[str, An
     total: Any = 0.0
     for name in names:
         if name not in (TOKENS, BETA):
-            stacked = isinstance(_value(dynamics, name, 1), Stack)
-            count = np.shape(numbers[name])[0] if stacked else 1
-            total = total + t / count * (numbers[name] ** 2).sum()
+            value = _value(dynamics, name, 1)
+            lasting = durations(value, t) if isinstance(value, Stack) else np.array([t])
+            total = total + (lasting.reshape(-1, *[1] * (np.ndim(numbers[name]) - 1)) * numbers[name] ** 2).sum()
     return total
+
+
+def durations(stack: Stack, t: float) -> np.ndarray:
+    """How long each entry acts in [0, t]: the last one for what is left, one that would begin after t not at all.
+
+    >>> durations(Stack(np.ones((4, 1)), 0.5), 1.25).tolist(), durations(Stack(np.ones((2, 1)), 0.5), 1.25).tolist()
+    ([0.5, 0.5, 0.25, 0.0], [0.5, 0.75])
+    """
+    ends = np.minimum(t, stack.dt * np.arange(1, np.shape(stack.values)[0]))
+    return np.diff(ends, prepend=0.0, append=t)
