@@ -50,7 +50,7 @@ def timing(study: Study) -> str:
 # --- tokens -------------------------------------------------------------------------------------------------------
 
 _SAID = {
-    "one point": "Tokens are in one point {where}.",
+    "one point": "Tokens are near one point {where}.",
     "many small clusters": "Beside the direction that all share, different tokens form many small clusters {where}.",
     "no clusters": "Beside the direction that all share, different tokens form no clusters {where}.",
     "some tokens together": "Some different tokens are together {where}, in neither one point nor many small clusters.",

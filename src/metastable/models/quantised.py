@@ -35,6 +35,7 @@ def title_t5(folder: Path) -> Any:
     state = {name: torch.from_numpy(array.copy()) for name, array in arrays.items() if name in model.state_dict()}
     state["decoder.embed_tokens.weight"] = state["encoder.embed_tokens.weight"] = state["shared.weight"]
     model.load_state_dict(state, strict=True, assign=True)
+    model.tie_weights()  # one table, not three: the weights are counted
     return model.float().eval()
 
 
