@@ -13,6 +13,7 @@ from metastable.experiments import (
     mean_field,
     model_controls,
     model_dynamics,
+    multi_head_sphere_verdicts,
     rank_collapse,
     rank_collapse_verdicts,
     repulsion_circle,
@@ -210,7 +211,14 @@ def test_pairs_that_never_merge_are_not_left_out_in_silence() -> None:
     data["life"][:, :, :20] = np.nan
     growth, sizes = lifetimes.judge(params, data)[1:]
     assert (growth.status, growth.eligible, growth.instances) == ("undecided", 60, 80)
-    assert sizes.status == "undecided"
+    assert (sizes.status, sizes.eligible, sizes.instances) == ("undecided", 30, 40)  # even pairs, whatever the betas
+
+
+def test_heads_that_start_alike_are_one_instance() -> None:
+    params = multi_head_sphere_verdicts.Params(heads=(1, 4), instances=20)
+    data = {f"ginibre-{h}/{key}": np.full(20, 4.0 * h) for h in (1, 4) for key in ("count", "start")}
+    found = multi_head_sphere_verdicts._gather(params, data, "ginibre")
+    assert (found.eligible, found.measured) == (20, 10.0 / params.n)
 
 
 def test_pictures_of_coordinates_last_until_they_have_gathered() -> None:

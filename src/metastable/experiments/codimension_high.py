@@ -198,7 +198,7 @@ def _converging(t: np.ndarray, growing: np.ndarray, values: np.ndarray) -> Figur
     two = np.ptp(lead) > 0.1 * np.abs(lead).max()  # two subspaces: a line for each, of fewer directions
     side = (lead > lead.mean()).astype(int) if two else np.zeros(len(lead), dtype=int)
     chosen = np.linspace(0, len(values) - 1, min(len(values), 3 if two else 6)).astype(int)
-    shown = t <= max(16.0 if two else 8.0, 1.25 * _settled(t, growing[..., chosen], side))
+    shown = t <= max(16.0 if two else 8.0, _settled(t, growing[..., chosen], side))
     names = [f"$\\lambda$ = {v:.2f}" for v in values[chosen]]
     with paper():
         figure, axes = panels(None, 1 if two else 2, 5.6, 0.4, 0.3, columns=1)
@@ -217,14 +217,15 @@ def _converging(t: np.ndarray, growing: np.ndarray, values: np.ndarray) -> Figur
 
 
 def _settled(t: np.ndarray, growing: np.ndarray, side: np.ndarray) -> float:
-    """The last of the times t at which tokens of a group still differ by a hundredth of how far out they are.
+    """The second of the times t from which on tokens of a group differ by a hundredth of how far out they are at most.
 
-    >>> line = np.array([[[0.0], [2.0]], [[1.0], [1.5]], [[1.0], [1.0]]])  # (T, n, directions)
-    >>> _settled(np.array([0.0, 4.0, 8.0]), line, np.zeros(2, dtype=int))
-    4.0
+    >>> line = np.array([[[0.0], [2.0]], [[1.0], [1.5]], [[1.0], [1.0]], [[1.0], [1.0]]])  # (T, n, directions)
+    >>> _settled(np.array([0.0, 4.0, 8.0, 9.0]), line, np.zeros(2, dtype=int))
+    9.0
     """
     spread = np.max([np.ptp(growing[:, side == s], axis=1).max(axis=-1) for s in np.unique(side)], axis=0)  # (T,)
-    return float(t[np.flatnonzero(spread > 0.01 * np.abs(growing[-1]).max())].max(initial=0.0))
+    wide = np.flatnonzero(spread > 0.01 * np.abs(growing[-1]).max())
+    return float(t[min(len(t) - 1, wide.max(initial=-1) + 2)])
 
 
 def _diverging(t: np.ndarray, sizes: np.ndarray, values: np.ndarray) -> Figure:

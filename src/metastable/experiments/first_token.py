@@ -221,8 +221,8 @@ def finding(params: Params, data: Data) -> Finding:
     ]
     return Finding(
         "The first token attracts those that follow, or repels them, by the sign of V's leading eigenvalue (Fig. 8).",
-        f"Of their mean cosine with the first token the others owe {', '.join(parts)} to where it is (t = "
-        f"{params.snapshots[-1]:g}; the same start with x_1 and with -x_1).",
+        "The first token's part in the others' mean cosine with it, found by turning it round, is "
+        f"{' and '.join(parts)} (t = {params.snapshots[-1]:g}).",
         "What the others owe to the first token",
     )
 

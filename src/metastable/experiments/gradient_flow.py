@@ -189,7 +189,7 @@ def _monotone(params: Params, cut: Data, where: str, kind: Kind, seeds: list[int
     the causal mask, so that two dozen starts found one with some seeds and none with others.
     """
     E = cut["energy"]
-    falls = ((E[:, :-1] - E[:, 1:]) > 4.0 * params.n * _EPS * E[:, :-1]).any(axis=1)  # (b,)
+    falls = np.asarray(((E[:, :-1] - E[:, 1:]) > 4.0 * params.n * _EPS * E[:, :-1]).any(axis=1))  # (b,)
     placed = bool((cut["placed_rate"] < -cut["placed_rounding"]).any())
     return judge_share(
         f"Energy never decreases ({where}).",

