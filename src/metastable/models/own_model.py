@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import Array, Scores, Tokens, jax, jnp, ready
+from metastable.compiled_programs import make_room
 from metastable.equation.attention import matrix, output, values
 from metastable.equation.dynamics import Dynamics
 from metastable.equation.masks import Mask
@@ -130,6 +131,7 @@ class OwnModel(Model):
     def watch(self, ids: Sequence[int], layers: int, states: See, attention: See) -> None:
         """Run one text through ``layers`` layers and show every state and map as it is made: see ``Model``."""
         ready()
+        make_room()
         check_layers(self, layers)
         n, size = len(ids), lengthened(len(ids))
         x = jnp.asarray(np.pad(self.start(ids), ((0, size - n), (0, 0))), self.precision)  # (m, d)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from metastable.backend import is_traced, jax, ready
+from metastable.compiled_programs import make_room
 from metastable.equation.dynamics import Dynamics
 from metastable.errors import InputError, unknown
 from metastable.solve import methods
@@ -137,6 +138,7 @@ def make_plan(
     ready()
     members = _members(dynamics)
     refuse_traced((x0, t, dt, save, rtol, atol, seed, trust, members))
+    make_room()
     how = methods.resolve(method)
     engine = getattr(engine, "name", engine)  # an engine of the table, or its name
     if not isinstance(engine, str):
