@@ -39,15 +39,15 @@ def unknown(kind: str, given: object, options: Iterable[str]) -> InputError:
     "Unknown mask 'casual'; did you mean 'causal'? Choose from: full, causal."
     """
     names = list(options)
-    near = _nearest(str(given), names)
+    near = nearest(str(given), names)
     hint = f"; did you mean '{near}'?" if near else "."
     return InputError(f"Unknown {kind} {_short(given)}{hint} Choose from: {', '.join(names)}.")
 
 
-def _nearest(given: str, names: Iterable[str]) -> str | None:
+def nearest(given: str, names: Iterable[str]) -> str | None:
     """The name that was most likely meant: few letters away, or begun with what was given; None where none is near.
 
-    >>> _nearest("goeo", ["goe", "psd"]), _nearest("tol", ["tolerance"]), _nearest("nothing", ["model-sharing"])
+    >>> nearest("goeo", ["goe", "psd"]), nearest("tol", ["tolerance"]), nearest("nothing", ["model-sharing"])
     ('goe', 'tolerance', None)
     """
     word = given.lower()[:80]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
+from metastable.cli import COMMANDS, _prose
 from metastable.cli.flags import _flag as flag_of
 from metastable.config import installation
 from metastable.config.environment import ENVIRONMENT
@@ -54,6 +55,22 @@ def test_help_lists_what_the_table_has(
     words = flag_of(settings, name).annotation.__metadata__[0].help
     for entry in entries:
         assert entry in words
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_breaks_lines_where_the_terminal_ends(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A docstring's own line ends would leave lines of one word."""
+    home, _, function = COMMANDS[name][0].partition(":")
+    said = getattr(import_module(home), function).__doc__ or ""
+    shown = _prose(COMMANDS[name][0])
+    assert " ".join(shown.split()) in " ".join(said.split())
+    assert all(part.strip() and "\n" not in part for part in shown.split("\n\n"))
+    assert "----" not in shown
+
+
+def test_a_flag_in_the_wrong_case_is_recognised(metastable: Metastable) -> None:
+    metastable("check", "--v", "1,2").refused("Unknown option: --v. Did you mean --V?")
+    metastable("check", "--zzzzzz", "1").refused("`metastable check --help` lists what there is")
 
 
 def test_help_of_commands(metastable: Metastable) -> None:

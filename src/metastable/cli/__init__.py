@@ -10,17 +10,19 @@ Everywhere: --quiet (nothing but errors), --traceback (Python's own), and `metas
 """
 
 import errno
+import inspect
 import logging
 import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from metastable.cli.interrupts import Interrupted, exit_code, interrupted, listening
 from metastable.cli.streams import flushed, open_streams, say
-from metastable.errors import InputError, Misuse, unknown
+from metastable.errors import InputError, Misuse, nearest, unknown
 
 if TYPE_CHECKING:
     import cyclopts
@@ -136,8 +138,15 @@ def _app(explained: str = "") -> "cyclopts.App":
     )
     app["--help"].group = app["--version"].group = "Options"
     for name, (home, does) in COMMANDS.items():
-        app.command(home, name=name, **({} if name == explained else {"help": does}))
+        app.command(home, name=name, help=_prose(home) if name == explained else does)
     return app
+
+
+def _prose(home: str) -> str:
+    """What a command's docstring says before its parameters, a line for each paragraph: terminals break them."""
+    module, _, name = home.partition(":")
+    said = inspect.getdoc(getattr(import_module(module), name)) or ""
+    return "\n\n".join(" ".join(part.split()) for part in said.partition("\nParameters\n")[0].split("\n\n"))
 
 
 def _install_completion(words: Sequence[str]) -> int:
@@ -170,6 +179,9 @@ def _sentence(error: Exception, given: Sequence[str]) -> str:
     import cyclopts
 
     text = " ".join(str(error).split())
+    if isinstance(error, cyclopts.UnknownOptionError) and error.argument_collection and error.token.keyword:
+        near = nearest(error.token.keyword, [name for one in error.argument_collection for name in one.names])
+        text = f"Unknown option: {error.token.keyword}." + (f" Did you mean {near}?" if near else "")
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return f"{text.rstrip('.')}; a command takes what its --help lists, and settings as flags (--n 64)."
     if text.endswith("?"):

@@ -120,6 +120,8 @@ def describe(run: Trajectory, motion: Motion) -> str:
         beta = np.ravel(np.asarray(run.dynamics.beta))
         said += [f"β = {float(beta[0]):g}"] if beta.size == 1 else []
         said += [str(part) for part in (run.dynamics.mask.name, run.dynamics.normalise.name) if part]
+        said += [] if run.dynamics.score.is_dot else [str(run.dynamics.score.name)]
+        said += [] if run.dynamics.geometry.name == "sphere" else [str(run.dynamics.geometry.name)]
     return ", ".join([*said, *filter(None, [motion.note])])
 
 
