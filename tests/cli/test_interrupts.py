@@ -157,6 +157,31 @@ def test_compiled_code_is_not_waited_for(number: int) -> None:
         stuck.communicate()
 
 
+_COMPUTING = """
+import os, signal, sys
+from metastable.backend import jax, jnp
+from metastable.cli import list_command, main
+
+def computes():
+    x = jnp.full((400, 400), 0.0025)
+    jax.jit(lambda x: jax.lax.fori_loop(0, 10**9, lambda k, x: x @ x, x))(x)  # goes on behind Python
+    os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+list_command.table_entries = lambda *_: computes()
+sys.argv = ["metastable", "list", "masks"]
+raise SystemExit(main())
+"""
+
+
+def test_an_interrupted_command_does_not_wait_for_what_xla_computes_still() -> None:
+    """Python's end waited for it, minutes for a long chart run, and then crashed: exit code 139."""
+    asked = [sys.executable, "-c", _COMPUTING]
+    ended = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 130
+    assert ended.stderr.startswith("metastable: Interrupted")
+
+
 def test_before_a_command_has_begun(metastable: Metastable, monkeypatch: pytest.MonkeyPatch) -> None:
     """While its modules are loaded: the library of the command line must not end the process without a word."""
     monkeypatch.setattr("metastable.cli.list_command.table_entries", press)

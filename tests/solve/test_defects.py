@@ -460,6 +460,8 @@ def test_10_positions_by_name():
         ms.Dynamics(position="alibbi")
     with pytest.raises(ms.InputError, match="position"):
         ms.Dynamics(position=3.0)
+    with pytest.raises(ms.InputError, match="not the class Alibi"):
+        ms.Dynamics(position=Alibi)  # the class instead of an object
 
 
 def test_10_masks_given_as_arrays():
@@ -471,6 +473,7 @@ def test_10_masks_given_as_arrays():
         (np.ones((5, 4)), r"\(n, n\)"),
         (np.full((5, 5), 0.5), "True and False"),
         (np.ones(5), "n, n"),
+        ([[1, 0], [1]], "rows have different lengths"),
     ):
         with pytest.raises(ms.InputError, match=word):
             ms.Dynamics(mask=entries)

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from metastable.cli.interrupts import Interrupted, exit_code, interrupted, listening
+from metastable.cli.interrupts import Interrupted, exit_code, interrupted, leave, listening
 from metastable.cli.streams import flushed, open_streams, say
 from metastable.errors import InputError, Misuse, nearest, unknown
 
@@ -84,7 +84,7 @@ _COMPLETION = "--install-completion"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what users see of an error is one sentence on stderr."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    alone, given = argv is None, list(sys.argv[1:] if argv is None else argv)  # alone: the process is this command's
     detailed = "--traceback" in given or bool(os.environ.get(_TRACEBACK))
     quiet = "--quiet" in given
     given = [word for word in given if word not in ("--traceback", "--quiet")]
@@ -99,10 +99,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 141
             raise
         except KeyboardInterrupt as error:
-            return _complain_of_interruption(error, given)
+            return _complain_of_interruption(error, given, alone)
         except Exception as error:
             if interrupted(error):
-                return _complain_of_interruption(error, given)
+                return _complain_of_interruption(error, given, alone)
             if detailed:
                 raise
             return _complain(error)
@@ -190,9 +190,11 @@ def _sentence(error: Exception, given: Sequence[str]) -> str:
     return f"{text.rstrip('.')}; `{command} --help` lists what there is."
 
 
-def _complain_of_interruption(error: BaseException, given: Sequence[str]) -> int:
+def _complain_of_interruption(error: BaseException, given: Sequence[str], alone: bool) -> int:
     """What is on disk, and the command that goes on."""
     _last_words(str(error) if isinstance(error, Interrupted) else None, given)
+    if alone:
+        leave()
     return exit_code()
 
 

@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _CAME = threading.Event()
@@ -40,6 +40,20 @@ def interrupted(error: BaseException) -> bool:
 def exit_code() -> int:
     """128 and the number of the signal that came, as shells count: 130 for Ctrl-C."""
     return 128 + _number
+
+
+def leave() -> None:
+    """End the process at once, after the last words of a command that was interrupted while XLA may compute still.
+
+    Leaving Python would wait for that, for minutes where steps are compiled together, and crash now and then as it
+    frees what is computed with (exit code 139). Worker processes compute elsewhere: their semaphores are cleaned up.
+    """
+    if "jax" not in sys.modules or "multiprocessing.synchronize" in sys.modules:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(exit_code())
 
 
 @contextmanager

@@ -243,7 +243,10 @@ class Table:
 @door
 def from_array(entries: Any) -> Mask:
     """A mask from an array (n, n) of zeros and ones: entry (i, j) says whether token i sees token j."""
-    table = np.asarray(entries)
+    try:
+        table = np.asarray(entries)
+    except ValueError as error:
+        raise InputError("A mask given as an array must be (n, n), but its rows have different lengths.") from error
     if table.ndim != 2 or table.shape[0] != table.shape[1] or not table.size:
         raise InputError(f"A mask given as an array must be (n, n), but its shape is {table.shape}.")
     if table.dtype.kind not in "bifu" or not np.isin(table, (0, 1)).all():

@@ -243,9 +243,10 @@ def resolve(position: Any, width: int | None, heads: int) -> Position | None:
             )
         given = {"width": width, "heads": heads}
         return POSITIONS[position](**{name: value for name, value in given.items() if name in wanted})
-    if not isinstance(position, Position):
+    if isinstance(position, type) or not isinstance(position, Position):  # a class has the methods too
+        what = f"the class {position.__name__}" if isinstance(position, type) else type(position).__name__
         raise InputError(
             "position must be None, a name ('alibi', 'rotary') or an object with rotate, bias and fits, such as "
-            f"Bias(table), not {type(position).__name__}."
+            f"Bias(table), not {what}."
         )
     return position
