@@ -57,7 +57,8 @@ def player(study: Study, path: str | os.PathLike[str]) -> Path:
     made = {"method": "layers", "discrete": True, "dt": 1.0}
     run = Trajectory(study.cloud.layer.values.astype(float), place, None, provenance=made)
     share = float(study.cloud.get("seen_in_space", study.cloud["seen"]).sel(kind="centred").mean())
-    title = f"{study.settings.model}: tokens beside their mean direction; three principal directions ({share:.0%} seen)"
+    seen = f"three principal directions ({share:.0%} of their squares)"
+    title = f"{study.settings.model}: tokens beside their mean direction; {seen}"
     names = [str(word) for word in study.cloud.word.values]
     look = {"colour": "position", "first": True}
     return run.export(Path(path), title=title, names=names, play=False, brief=True, extra=look)

@@ -7,7 +7,10 @@ const LEAST = 0.04; // attention below this is not drawn
 
 /** The time as text. */
 export function timeText(run, { time }) {
-  if (run.clock === "layer") return `layer ${time.toFixed(run.T > 1 && Number.isInteger(time) ? 0 : 1)}`;
+  if (run.clock === "layer") { // a state, not a layer: "layer 0" is what turns state 0 into state 1
+    const passed = time.toFixed(run.T > 1 && Number.isInteger(time) ? 0 : 1);
+    return `after ${passed} layer${passed === "1" ? "" : "s"}`;
+  }
   const span = run.t[run.T - 1] - run.t[0];
   return `t = ${time.toFixed(span >= 1000 ? 0 : span >= 100 ? 1 : span < 1 ? 3 : 2)}`;
 }
