@@ -264,10 +264,12 @@ def finding(params: Params, data: Data) -> Finding:
     """How far rates are from the stated ones, with and without the mask."""
     off = np.abs(data["rate"] - data["dissipation"]) / data["dissipation"].max(axis=-1, keepdims=True)
     full, causal = off[:, :2].max(), np.median(off[:, 2].max(axis=-1))
+    falls = bool((data["placed_rate"][2] < -data["placed_rounding"][2]).any())
     return Finding(
         "Attention is read as the gradient flow of an interaction energy.",
         f"With full attention the energy rises at the stated rate to {full:.0e} of it at every state; under the causal "
-        f"mask the rate is off by {causal:.0%}, so that it is not the gradient flow of this energy.",
+        f"mask the rate is off by {causal:.0%}, so that it is not the gradient flow of this energy"
+        f"{', which falls from some places' if falls else ''}.",
         TITLE,
     )
 
