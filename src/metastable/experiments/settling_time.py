@@ -119,8 +119,7 @@ def measured(z: np.ndarray, valid: np.ndarray, t: np.ndarray) -> Data:
 def _rate(off: np.ndarray, t: np.ndarray) -> float:
     """-d ln(distance)/dt of the token that is farthest from its limit, while within RATE; nan for too few times.
 
-    A leader's distance falls doubly exponentially, and that of a follower like e^{-t}: the farthest follows.
-    """
+    A leader's distance falls doubly exponentially, a follower's like e^{-t}: the farthest follows."""
     line = off.max(axis=-1)
     inside = (line > RATE[0]) & (line < RATE[1])
     return float(-np.polyfit(t[inside], np.log(line[inside]), 1)[0]) if inside.sum() >= 5 else float("nan")
