@@ -191,7 +191,7 @@ def test_starts_without_a_rate_are_not_left_out_in_silence() -> None:
     params = settling_time.Params(instances=40, sides=(1.0, 5.0), ns=(4, 8))
     names = ("side1", "side5", "n4", "n8")
     data = {f"{name}_{key}": np.ones(40) for name in names for key in ("settled", "clusters", "rate", "longest")}
-    data["scaled"] = np.zeros(20)
+    data |= {"scaled": np.zeros(20), "pair": np.ones(24), "pair_exact": np.ones(24)}
     data["side5_rate"][:4] = np.nan
     rate = next(v for v in settling_time.judge(params, data) if "e^{-t}" in v.claim)
     assert (rate.status, rate.notes.split(";")[0]) == ("undecided", "4 of 40 values could not be measured")

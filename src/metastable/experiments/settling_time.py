@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from metastable.equation.dynamics import Dynamics
+from metastable.experiments import exact_pairs
 from metastable.experiments import plain_formulas as plain
 from metastable.experiments.base import Check, Data, Experiment, Figures, Finding, Work, judged_by_validity
 from metastable.observables import cluster_count
 from metastable.plots import series
 from metastable.plots.style import captioned, panels, paper
 from metastable.solve.simulate import simulate
-from metastable.theory.theorems import certified_until
+from metastable.theory.theorems import THEOREMS, Triple, certified_until
 from metastable.theory.verdicts import Verdict, judge_number, judge_share
 
 SOURCE = "second paper, Remark 3"
@@ -78,7 +79,13 @@ def run(params: Params, work: Work) -> Data:
         one, two = moved(params, 2.0 * x0, early)[0] / 2.0, moved(params, x0, early, 4.0)[0]
         return {"scaled": np.abs(one - two).max(axis=(1, 2, 3))}
 
-    return data | work.parts("scaled", min(20, params.instances), params.chunk, scaled)
+    def pairs() -> Data:  # two groups: added when half the beta moved no other verdict
+        eye, tokens = np.eye(params.d), np.zeros((params.n, params.d))  # of which only the number counts
+        cases = [Triple(eye, eye, eye, tokens)] * min(params.instances, exact_pairs.COUNT)
+        return exact_pairs.pairs(THEOREMS[1], cases, params.seed, "rk4", params.chunk)
+
+    data |= work.parts("scaled", min(20, params.instances), params.chunk, scaled)
+    return data | work.part("pairs", pairs)
 
 
 def _names(params: Params) -> list[str]:
@@ -112,8 +119,7 @@ def measured(z: np.ndarray, valid: np.ndarray, t: np.ndarray) -> Data:
 def _rate(off: np.ndarray, t: np.ndarray) -> float:
     """-d ln(distance)/dt of the token that is farthest from its limit, while within RATE; nan for too few times.
 
-    A leader's distance falls doubly exponentially, and that of a follower like e^{-t}: the farthest follows.
-    """
+    A leader's distance falls doubly exponentially, a follower's like e^{-t}: the farthest follows."""
     line = off.max(axis=-1)
     inside = (line > RATE[0]) & (line < RATE[1])
     return float(-np.polyfit(t[inside], np.log(line[inside]), 1)[0]) if inside.sum() >= 5 else float("nan")
@@ -144,9 +150,8 @@ def judge(params: Params, data: Data) -> list[Verdict]:
     to 1e-9. Rate: -d ln(distance)/dt is 1 within 0.05 between distances of 1e-2 and 1e-6, where a follower of a settled
     leader is on e^{-t} up to the leader's own remaining motion; of the token farthest from its limit. n: the settling
     time changes by less than 1 from the fewest to the most tokens. (Changed after data had been seen: starts that had
-    not settled, or had no rate, were left out of means without a word, and the former are the slow ones; now they count
-    as not measured. The rate was the median over tokens, leaders among them, which is 12 where half of the tokens are
-    leaders.)
+    not settled, the slow ones, or had no rate were left out of means without a word; now they count as not measured.
+    The rate was the median over tokens, leaders too, which is 12 where half of the tokens are leaders.)
     """
     seeds = range(params.seed, params.seed + params.instances)
     settled = data[f"side{params.side:g}_settled"]
@@ -201,6 +206,7 @@ def judge(params: Params, data: Data) -> list[Verdict]:
             notes="medians by n: " + ", ".join(f"{n}: {np.nanmedian(data[f'n{n}_settled']):.2f}" for n in params.ns),
         ),
         _inside(params, data),
+        exact_pairs.verdict(data, SOURCE, params.seed),
     ]
 
 
