@@ -147,7 +147,7 @@ def _guarded(function: Any, name: str, skip: int = 0) -> Any:
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            raise InputError(f"The name {_short(error.filename)} is too long for a file; give a shorter one.") from error
+            raise InputError(f"File name too long: {_short(error.filename)}; give a shorter one.") from error
 
     return checked
 
