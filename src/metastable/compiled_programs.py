@@ -21,7 +21,7 @@ _lock = threading.Lock()
 _fresh = 0  # programs compiled since the last look
 
 
-def _note(event: str, seconds: float, **_: Any) -> None:
+def _note(event: str, duration_secs: float, **_: Any) -> None:
     global _fresh
     if event.endswith("backend_compile_duration"):
         _fresh += 1

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_PANELS, _MOST_LINES = 12, 8
+_INSIDE = 4  # lines whose legend finds a place in its panel
+_LONGEST = 24  # letters of a value over a panel or in the legend
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,24 @@ def _lines(means: Means, known: list[str], value: str, choices: SweepChoices) ->
         low, high = min(ax.get_ylim()[0] for ax in axes), max(ax.get_ylim()[1] for ax in axes)
         for ax in axes:
             ax.set_ylim(low, high)
+        if choices.ax is None:
+            _one_legend(figure, axes, choices.size is not None)
     return figure, [x, choices.by, choices.panels], times
+
+
+def _one_legend(figure: Figure, axes: "list[Axes]", sized: bool) -> None:
+    """One legend above all panels where each would have the same, or one too long to find a free place."""
+    found = dict(pair for ax in axes for pair in zip(*reversed(ax.get_legend_handles_labels())))
+    if len(found) < 2 or (len(axes) == 1 and len(found) <= _INSIDE):
+        return
+    for ax in axes:
+        if (legend := ax.get_legend()) is not None:
+            legend.remove()
+    wide, tall = (float(inches) for inches in figure.get_size_inches())
+    columns = max(1, min(len(found), int(wide / (0.45 + 0.06 * max(len(name) for name in found)))))
+    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=columns)
+    if not sized:
+        figure.set_size_inches(wide, tall + 0.1 + 0.19 * -(-len(found) // columns))
 
 
 # kind -> (what it shows, how it is drawn)
@@ -162,9 +181,13 @@ def _split(table: Any, name: str | None, most: int) -> list[tuple[str, Any]]:
     values = sorted(table[name].unique())
     if len(values) > most:
         raise InputError(f"{name} has {len(values)} values; a picture shows at most {most} side by side.")
-    return [
-        (f"{_words(name)} = {v if isinstance(v, str) else format(v, 'g')}", table[table[name] == v]) for v in values
-    ]
+    named = [_short(v, k) if isinstance(v, str) else format(v, "g") for k, v in enumerate(values, 1)]
+    return [(f"{_words(name)} = {said}", table[table[name] == v]) for said, v in zip(named, values)]
+
+
+def _short(text: str, number: int) -> str:
+    """A name that fits over a panel; long ones (matrices) are cut, and numbered, so that they stay apart."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 8]}... ({number})"
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
