@@ -81,6 +81,7 @@ def test_a_preset_is_chosen_and_shown(lab):
     assert found.watch in lab.locator(".lab-watch").inner_text()
     assert lab.locator("input[data-control=n]").input_value() == "40"
     assert lab.evaluate("lab.slots.a.player.run.limit.length > 0")
+    assert lab.locator("#stage-a [data-toggle=limit]").get_attribute("aria-pressed") == "true"
     keep(lab, "preset")
 
 

@@ -10,6 +10,7 @@ from metastable.config.job import build
 from metastable.config.settings import Simulate
 from metastable.errors import InputError
 from metastable.explorer.computing import Cancelled, Ticket, Workshop, make, quick
+from metastable.explorer.payload import describe
 from metastable.explorer.presets import FIRST, PRESETS, SECOND, TOUR
 from metastable.explorer.steering import (
     DEFAULTS,
@@ -24,6 +25,7 @@ from metastable.explorer.steering import (
     work_of,
 )
 from metastable.explorer.take_away import TAKEN
+from metastable.plots.motion import read_motion
 
 SMALL = {"n": 6, "t": 1.0}
 
@@ -101,15 +103,21 @@ def test_what_a_run_costs_counts_heads_dimension_and_starts():
     settings_of(layers)
 
 
+def test_the_line_above_the_scene_names_what_is_not_usual():
+    run = make({**SMALL, "score": "distance", "geometry": "euclidean"}).run
+    assert describe(run, read_motion(run)).endswith("full, softmax, distance, euclidean")
+
+
 def test_what_is_wrong_is_said_before_what_it_would_cost():
     with pytest.raises(InputError, match="^dt must be"):
         settings_of({"dt": 0.0})
 
 
-@pytest.mark.parametrize("where", ["0:0:0", "1e300:1e300:1e300"])
-def test_a_token_moved_to_where_it_has_no_direction_is_refused(where):
+def test_a_token_moved_to_where_it_has_no_direction_is_refused():
     with pytest.raises(InputError, match="token 1 has no direction"):
-        make({**SMALL, "moved": f"1:{where}"})
+        make({**SMALL, "moved": "1:0:0:0"})
+    far = make({**SMALL, "moved": "1:1e300:0:-1e300"}).run.x[0, 1]
+    np.testing.assert_allclose(far, [2**-0.5, 0.0, -(2**-0.5)], atol=1e-12)
 
 
 def test_a_run_is_computed_once_and_given_up_when_nobody_waits():

@@ -285,8 +285,8 @@ def resolve(mask: str | Mask | Visible | np.ndarray) -> Mask:
             return MASKS[mask]
         found = _WINDOW.fullmatch(mask)
         if found:
-            width = int(found[1]) if re.fullmatch("[0-9]{1,12}", found[1]) else found[1]  # what is no number is refused
-            return window(width, causal=found[2] is not None)
+            width: Any = found[1]  # what is no number is refused there
+            return window(int(width) if re.fullmatch("[0-9]{1,12}", width) else width, causal=found[2] is not None)
         if ";" in mask:
             return by_layer([part.strip() for part in mask.split(";")])
         raise unknown("mask", mask, [*MASKS, "window(8)", "window(8, causal)"])

@@ -74,10 +74,11 @@ def _with_moved(x: np.ndarray, state: State, unit: bool) -> np.ndarray:
                 f"A moved token needs a number below n = {x.shape[-2]} and d = {x.shape[-1]} coordinates, not {token} "
                 f"with {len(values)}."
             )
-        norm = float(np.linalg.norm(values)) if unit else 1.0
-        if not 0 < norm < np.inf:
+        place = np.asarray(values)
+        if unit and not place.any():
             raise InputError(f"The moved token {token} has no direction, so it cannot be put on the sphere.")
-        x[..., token, :] = np.asarray(values) / norm
+        place = place / np.abs(place).max() if unit else place  # the square of a huge number overflows
+        x[..., token, :] = place / np.linalg.norm(place) if unit else place
     return x
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from metastable.backend import jax
 from metastable.equation.dynamics import Dynamics
+from metastable.equation.geometry import SPHERE
 from metastable.explorer.scene_layout import Layout, layout
 from metastable.observables.tracking import persistent_identities
 from metastable.plots.colours import identity_ranks, labels_of
@@ -121,7 +122,7 @@ def describe(run: Trajectory, motion: Motion) -> str:
         said += [f"β = {float(beta[0]):g}"] if beta.size == 1 else []
         said += [str(part) for part in (run.dynamics.mask.name, run.dynamics.normalise.name) if part]
         said += [] if run.dynamics.score.is_dot else [str(run.dynamics.score.name)]
-        said += [] if run.dynamics.geometry.name == "sphere" else [str(run.dynamics.geometry.name)]
+        said += [] if run.dynamics.geometry == SPHERE else [str(run.dynamics.geometry.name)]
     return ", ".join([*said, *filter(None, [motion.note])])
 
 

@@ -9,8 +9,8 @@ function choice(name, label, options, chosen) {
   return `<label class="ms-choice"><span>${label}</span><select data-look="${name}" aria-label="${label}">${items.join("")}</select></label>`;
 }
 
-function toggle(name, label, title) {
-  return `<button type="button" class="ms-toggle" data-toggle="${name}" aria-pressed="false" title="${title}">${label}</button>`;
+function toggle(name, label, title, on = false) {
+  return `<button type="button" class="ms-toggle" data-toggle="${name}" aria-pressed="${on}" title="${title}">${label}</button>`;
 }
 
 /** The whole player as HTML text. */
@@ -48,7 +48,7 @@ export function markup() {
     ${toggle("log", "Log time", "Spend longer on early times (L)")}
     ${toggle("fit", "Fit", "Keep the tokens filling the picture (Z)")}
     ${toggle("labels", "Names", "Write the tokens' names beside them (N)")}
-    ${toggle("limit", "Limit", "The limit set the theory predicts (P)")}
+    ${toggle("limit", "Limit", "The limit set the theory predicts (P)", true)}
     <span class="ms-gap"></span>
     <span class="ms-choice"><button type="button" class="ms-icon" data-do="home" title="Reset the view (R)" aria-label="Reset the view">${icon("home")}</button>
     <button type="button" class="ms-icon" data-do="full" title="Full screen" aria-label="Full screen">${icon("full")}</button>
