@@ -171,7 +171,7 @@ def window(width: int, causal: bool = False) -> Mask:
 
 
 @dataclass(frozen=True)
-class _Layers:
+class Layers:
     """Masks that follow one another, compared by what they are."""
 
     masks: tuple[Mask, ...]
@@ -220,7 +220,7 @@ def by_layer(masks: Sequence["str | Mask | Visible | np.ndarray"], dt: float = 1
     found = tuple(resolve(mask) for mask in masks)
     if any(mask.by_time is not None for mask in found):
         raise InputError("A layer has one mask: by_layer takes masks that do not change themselves.")
-    return Mask(_Union(found), name="; ".join(mask.name for mask in found), by_time=_Layers(found, float(dt)))
+    return Mask(_Union(found), name="; ".join(mask.name for mask in found), by_time=Layers(found, float(dt)))
 
 
 class Table:

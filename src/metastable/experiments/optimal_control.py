@@ -173,11 +173,10 @@ def _by_formulas(
     if family == "one":
         groups |= {key: np.repeat(np.eye(d)[None], pieces, axis=0) for key in ("Q", "K")}
 
-    def field(t: float, z: np.ndarray) -> np.ndarray:
-        Q, K, V = (groups[key][min(pieces - 1, int(np.floor(pieces * t + 1e-6)))] for key in ("Q", "K", "V"))
-        return plain.on_sphere(lambda u: plain.pull(u, Q, K, V, params.beta))(t, z)
-
-    end = plain.moved(field, x, 1.0, params.grid)
+    end = x
+    for Q, K, V in zip(*(groups[key] for key in ("Q", "K", "V"))):
+        field = plain.on_sphere(partial(plain.pull, Q=Q, K=K, V=V, beta=params.beta))
+        end = plain.moved(field, end, 1.0 / pieces, params.grid // pieces)
     end = end / np.linalg.norm(end, axis=1, keepdims=True)
     if family not in CLOUDS:
         return end, float(np.square(end - y).sum(axis=1).mean()), effort

@@ -63,7 +63,7 @@ def fit(
     effort : float
         Weight of the effort: the integral over time of the sum of squares of the learned maps (not of beta or tokens).
     pieces : int
-        Learned maps are constant on that many equal stretches of time.
+        Learned maps are constant on that many equal stretches of time; a ``dt`` of one's own should divide them.
     steps : int
     rate : float
         Of the optimiser; it falls to zero along a cosine.

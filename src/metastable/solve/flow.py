@@ -85,7 +85,7 @@ def flow(
         raise InputError("times and dt of fixed steps must be known numbers, not traced; use method='tsit5' for that.")
     stops = _times(times)
     _check_memory(dynamics, x, stops.size)
-    step = real("dt", how.default_dt if dt is None else dt, above=0.0)
+    step = real("dt", stepping.default_step(dynamics, how) if dt is None else dt, above=0.0)
     counts, thetas = steps_to(stops, step)
     if how.discrete and (thetas < 1).any():
         raise InputError(f"Tokens exist only at whole layers: times must be multiples of dt = {step:g}.")

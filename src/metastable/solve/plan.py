@@ -14,6 +14,7 @@ from metastable.errors import InputError, unknown
 from metastable.solve import methods
 from metastable.solve.checks import check_fit, check_method, check_steps, checked_seed, checked_tokens, real, save_times
 from metastable.solve.methods import Method
+from metastable.solve.stepping import default_step
 
 DTYPES = ("float64", "float32")
 
@@ -149,7 +150,7 @@ def make_plan(
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     t = real("t", t, least=0.0)
-    dt = real("dt", how.default_dt if dt is None else dt, above=0.0)
+    dt = real("dt", min(default_step(one, how) for one in members) if dt is None else dt, above=0.0)
     rtol = real("rtol", rtol, above=0.0)
     atol = real("atol", rtol / 100 if atol is None else atol, least=0.0)
     seeds = None if np.ndim(seed) == 0 else np.array([checked_seed(s) for s in np.ravel(seed)])
