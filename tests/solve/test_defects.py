@@ -376,6 +376,15 @@ def test_8_a_plateau_is_not_rest(beta, phi):
     assert "at rest" not in run.message.replace("not rest", "")
 
 
+def test_8_runs_of_a_list_are_judged_each_by_itself():
+    x = np.stack([np.repeat(np.eye(2), 2, axis=0), np.tile([1.0, 0.0], (4, 1))])
+    dyn = ms.Dynamics(beta=24.0)
+    runs = ms.simulate([dyn, dyn], x, t=50.0, save=6, until="steady")
+    assert [run.status for run in runs] == ["plateau", "steady"]
+    assert "at rest" in runs[1].message
+    assert ms.simulate(dyn, x, t=50.0, save=6, until="steady").status == "plateau"  # one Trajectory
+
+
 @pytest.mark.slow
 def test_8_consensus_is_rest():
     run = ms.simulate(ms.Dynamics(beta=1.0), ms.initial.cap(6, 3, angle=0.5), t=100.0, save=101, until="steady")

@@ -287,12 +287,12 @@ def _stopped(plan: Plan, segment: Segment, rule: Rule) -> Segment:
         t = float(plan.times[segment.first + k])
         found = rule(t, x)
         if found is not None:
-            status, reason = found
-            fate = Fate(segment.first + k + 1, status, f"Stopped at t = {t:g}: {reason}.")
-            earlier = {run: own for run, own in segment.fates.items() if own.count < fate.count}
-            cut = cut_short(segment.x, segment.extra, segment.apart, {0: fate}, segment.first)
-            everyone = dict.fromkeys(range(x.shape[0]), fate) | earlier
-            return replace(segment, x=cut[0], extra=cut[1], apart=cut[2], fates=everyone)
+            count, ends = segment.first + k + 1, f"Stopped at t = {t:g}"
+            fates = {run: Fate(count, status, f"{ends}: {reason}.") for run, (status, reason) in found.items()}
+            earlier = {run: own for run, own in segment.fates.items() if own.count < count}
+            some = {0: next(iter(fates.values()))}
+            cut = cut_short(segment.x, segment.extra, segment.apart, some, segment.first)
+            return replace(segment, x=cut[0], extra=cut[1], apart=cut[2], fates=fates | earlier)
     return segment
 
 

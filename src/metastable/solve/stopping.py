@@ -13,7 +13,8 @@ from metastable.solve import rest
 from metastable.solve.plan import Plan
 
 Until = str | int | Callable[[float, np.ndarray], bool] | None
-Rule = Callable[[float, np.ndarray], tuple[str, str] | None]  # (t, x (B, n, d)) -> None, or status and reason
+# (t, x (B, n, d)) -> None, or status and reason of every run that has not ended
+Rule = Callable[[float, np.ndarray], dict[int, tuple[str, str]] | None]
 _LOOKED_AT = 4  # saves of a segment at which attention is checked against its definition
 
 
@@ -37,9 +38,11 @@ def stop_rule(plan: Plan, until: Until) -> Rule | None:
         metric = "sphere" if plan.model.geometry.angular else "euclidean"
         left = f"at most {until} clusters are left"
 
-        def few(t: float, x: np.ndarray) -> tuple[str, str] | None:
+        everyone = dict.fromkeys(range(plan.runs), ("stopped", left))
+
+        def few(t: float, x: np.ndarray) -> dict[int, tuple[str, str]] | None:
             x = x[np.isfinite(x).all(axis=(-1, -2))]  # runs of a list that have ended decide nothing
-            return ("stopped", left) if len(x) and np.max(cluster_count(x, geometry=metric)) <= until else None
+            return everyone if len(x) and np.max(cluster_count(x, geometry=metric)) <= until else None
 
         return few
     if callable(until):
@@ -55,27 +58,28 @@ def _own_rule(plan: Plan, until: Callable[[float, np.ndarray], bool]) -> Rule:
     except ValueError:  # no signature to look at
         pass
 
-    def rule(t: float, x: np.ndarray) -> tuple[str, str] | None:
+    def rule(t: float, x: np.ndarray) -> dict[int, tuple[str, str]] | None:
         found = np.asarray(until(t, x.reshape(*plan.shape, plan.n, plan.d)))
         if found.ndim:
             raise InputError(f"until as a function must return True or False, not an array of shape {found.shape}.")
-        return ("stopped", "as requested") if bool(found) else None
+        return dict.fromkeys(range(plan.runs), ("stopped", "as requested")) if bool(found) else None
 
     return rule
 
 
-def _steady(plan: Plan, t: float, x: np.ndarray) -> tuple[str, str] | None:
-    """Rest or a plateau once every token of every run is slow; a plateau outweighs rest."""
-    slowest = None
+def _steady(plan: Plan, t: float, x: np.ndarray) -> dict[int, tuple[str, str]] | None:
+    """Rest or a plateau once every token of every run is slow; in one Trajectory a plateau outweighs rest."""
+    judged: dict[int, rest.Rest] = {}
     for run in np.flatnonzero(np.isfinite(x).all(axis=(-1, -2))).tolist():  # the others have ended
         found = rest.judge(plan.of(run), t, x[run])
         if found is None:
             return None
-        if slowest is None or (found.kind == "plateau" and (slowest.kind == "rest" or found.lasts < slowest.lasts)):
-            slowest = found
-    if slowest is None:
+        judged[run] = found
+    if not judged:
         return None
-    return ("steady" if slowest.kind == "rest" else "plateau"), slowest.message
+    if plan.together:
+        judged = dict.fromkeys(judged, min(judged.values(), key=lambda one: (one.kind == "rest", one.lasts)))
+    return {run: ("steady" if one.kind == "rest" else "plateau", one.message) for run, one in judged.items()}
 
 
 def missed(plan: Plan, times: np.ndarray, x: np.ndarray, extra: Mapping[str, np.ndarray]) -> np.ndarray:
