@@ -119,7 +119,7 @@ class Simulate(Table):
     dt: Number | None = setting("Time", "step of fixed methods [0.1; 1 for layers]")
     method: str = setting("Time", "how time is stepped", "rk4", "solve.methods:METHODS")
     save: Times = setting("Time", "how many times to save, or which, separated by commas", 151)
-    rtol: Number = setting("Time", "relative tolerance of tsit5 and dopri8", 1e-8)
+    rtol: Number = setting("Time", "relative tolerance of tsit5 and dopri8", 1e-10)
     atol: Number | None = setting("Time", "absolute tolerance [rtol / 100]")
     until: Until | None = setting("Time", "stop early: 'steady', or a number of clusters")
     dtype: str = setting("Time", "float64 or float32", "float64")

@@ -26,7 +26,7 @@ def flow(
     times: Any,
     method: str | Method = "rk4",
     dt: float | None = None,
-    rtol: float = 1e-8,
+    rtol: float = 1e-10,
     atol: float | None = None,
     seed: int = 0,
 ) -> Tokens:

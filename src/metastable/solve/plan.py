@@ -125,7 +125,7 @@ def make_plan(
     dt: float | None = None,
     method: str | Method = "rk4",
     save: Any = 151,
-    rtol: float = 1e-8,
+    rtol: float = 1e-10,
     atol: float | None = None,
     seed: int | np.ndarray = 0,
     dtype: str = "float64",
