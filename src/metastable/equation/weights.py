@@ -125,7 +125,7 @@ class Weights:
         """True when <query, key> is the form <Q x_i, K x_j>, that is, no biases, and no norms of queries or keys."""
         return all(part is None for part in (self.q_bias, self.k_bias, self.q_norm, self.k_norm))
 
-    @property
+    @cached_property
     def heads(self) -> int:
         """The number of heads h."""
         return max(shape[0] if (shape := self.shapes[name]) else 1 for name in ("Q", "K", "V", "O"))
