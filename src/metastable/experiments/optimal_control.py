@@ -24,7 +24,7 @@ from metastable.experiments import plain_formulas as plain
 from metastable.experiments import sphere_pairs
 from metastable.experiments.base import Check, Data, Experiment, Finding, Work
 from metastable.experiments.optimal_control_pictures import TITLE, draw
-from metastable.experiments.optimal_control_verdicts import SOURCE, judge
+from metastable.experiments.optimal_control_verdicts import PRICE, SOURCE, judge
 from metastable.initial import cap, sphere
 
 __all__ = ["EXPERIMENT", "Params", "draw", "judge"]
@@ -35,7 +35,8 @@ class Params:
     """``pieces`` of time-dependent weights; ``weights`` of the effort for one token, ``small`` of it elsewhere.
 
     The most pieces are a multiple of the others, and divide ``grid``, the steps of rk4. All problems are brought to the
-    least common multiple of their numbers of tokens, so ``cloud`` should be one of 2, 3 and ``n``.
+    least common multiple of their numbers of tokens, so ``cloud`` should be one of 2, 3 and ``n``. There are 40
+    instances because 90% is asked: 24, the first number, could not have shown it, had all 24 been right.
     """
 
     d: int = 3
@@ -47,7 +48,7 @@ class Params:
     small: float = 1e-4
     steps: int = 800
     grid: int = 16
-    instances: int = 24
+    instances: int = 40
     seed: int = 0
 
 
@@ -71,7 +72,7 @@ def problem(params: Params, family: str, seed: int) -> tuple[np.ndarray, np.ndar
 
 FAMILIES = ("one", "together", "opposite", "several", "gather", "spread")
 CLOUDS = ("gather", "spread")
-SEEDS = 25  # at once
+SEEDS = 20  # at once
 
 
 def run(params: Params, work: Work) -> Data:
@@ -186,13 +187,19 @@ def _by_formulas(
 
 def finding(params: Params, data: Data) -> Finding:
     first, last = params.pieces[0], params.pieces[-1]
-    ratio = data[f"one-{first}/effort"][:, 0] / data[f"one-{last}/effort"][:, 0]
+    found = {key: np.stack([data[f"one-{p}/{key}"] for p in (first, last)]) for key in ("error", "effort", "unrest")}
+    prices = found["error"] + np.array(params.weights) * found["effort"]
+    rested = (found["unrest"] <= PRICE).all(axis=0)
+    one = "for no target and weight have both descents come to rest"
+    if rested.any():
+        share = (prices[1, rested] / prices[0, rested]).mean()
+        one = f"weights over time bring error + weight x effort to {share:.0%} of what constant ones do (mean of the "
+        one += f"{rested.sum()} of {rested.size} targets and weights for which both descents came to rest)"
     reached = [float((data[f"several-{p}/error"][:, 0] < 0.01).mean()) for p in (first, last)]
     return Finding(
         "Which weights bring tokens to given targets is left open; both papers keep the weights constant.",
-        f"One token: weights over time need {1 / ratio.mean():.0%} of the effort of constant ones (descents at the "
-        f"smallest weight, at rest or not); {params.n} tokens come within 0.01 of random targets in "
-        f"{reached[0]:.0%} of cases with constant and in {reached[1]:.0%} with time-dependent weights.",
+        f"One token: {one}. {params.n} tokens come within 0.01 of random targets in {reached[0]:.0%} of cases with "
+        f"constant and in {reached[1]:.0%} with time-dependent weights.",
         TITLE,
     )
 
