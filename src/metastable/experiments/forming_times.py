@@ -25,7 +25,7 @@ from metastable.plots.style import captioned
 from metastable.solve.simulate import simulate
 from metastable.theory.intervals import slope_interval
 from metastable.theory.sphere_forms import fastest_mode, mode_growth_rate
-from metastable.theory.verdicts import Verdict, judge_number
+from metastable.theory.verdicts import DECIDED, Verdict, judge_number
 
 SOURCE = "moderate interaction: the linear rates of the uniform law"
 BEGUN = 0.8
@@ -78,16 +78,18 @@ def groups(params: Any, n: int) -> Data:
 
 
 def judge_forming(params: Any, data: Data) -> Verdict:
-    """Least squares over all runs; a run whose clusters had not begun to form by the end has no time."""
+    """Least squares over all runs; nothing where more than one in twenty had not begun to form clusters by the end."""
+    total = len(params.many) * params.starts
     away = {n: np.log(n / np.sqrt(params.beta(n))) for n in params.many}
     pairs = np.array([(away[n], value) for n in params.many for value in data[f"begun {n}"] if np.isfinite(value)])
-    fit = linregress(*pairs.T)
+    fit, late = linregress(*pairs.T), total - len(pairs)
+    slope = fit.slope if len(pairs) >= DECIDED * total else np.nan
     means = ", ".join(f"{np.nanmean(data[f'begun {n}']):.2f} (n = {n:,})" for n in params.many)
     return judge_number(
         "On the circle clusters begin to form after log(n beta^(-1/2))/(2 rate) and a constant, rate the fastest "
-        "mode's (slope).", SOURCE, [fit.slope], (1.0 - SLOPE, 1.0 + SLOPE), kind="observation",
+        "mode's (slope).", SOURCE, [slope], (1.0 - SLOPE, 1.0 + SLOPE), kind="observation",
         interval=slope_interval(fit, len(pairs)), deciding=len(pairs),
-        instances=len(params.many) * params.starts, notes=f"2 rate t, means: {means}",
+        instances=total, notes=f"{late} of {total} runs had not begun by the end; 2 rate t, means: {means}",
     )  # fmt: skip
 
 
