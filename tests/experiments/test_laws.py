@@ -199,7 +199,8 @@ def test_three_scales():
         other = {**data, **{f"begun {n}": 6.0 + grows * L[n] + scatter for n in params.many}}
         assert time_scales.judge(params, other)[1].status == "fails"
     late = {**data, "begun 64": np.where(scatter > 0, np.nan, data["begun 64"])}  # runs that ended before
-    assert time_scales.judge(params, late)[1].eligible == 50
+    judged = time_scales.judge(params, late)[1]
+    assert (judged.eligible, judged.status) == (50, "undecided")  # those that are left out may be the late ones
 
 
 def test_clusters_begin_to_form_when_a_spread_is_crossed():

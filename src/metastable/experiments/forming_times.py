@@ -83,12 +83,12 @@ def judge_forming(params: Any, data: Data) -> Verdict:
     away = {n: np.log(n / np.sqrt(params.beta(n))) for n in params.many}
     pairs = np.array([(away[n], value) for n in params.many for value in data[f"begun {n}"] if np.isfinite(value)])
     fit, late = linregress(*pairs.T), total - len(pairs)
-    slope = fit.slope if len(pairs) >= DECIDED * total else np.nan
+    within = slope_interval(fit, len(pairs)) if len(pairs) >= DECIDED * total else (-np.inf, np.inf)
     means = ", ".join(f"{np.nanmean(data[f'begun {n}']):.2f} (n = {n:,})" for n in params.many)
     return judge_number(
         "On the circle clusters begin to form after log(n beta^(-1/2))/(2 rate) and a constant, rate the fastest "
-        "mode's (slope).", SOURCE, [slope], (1.0 - SLOPE, 1.0 + SLOPE), kind="observation",
-        interval=slope_interval(fit, len(pairs)), deciding=len(pairs),
+        "mode's (slope).", SOURCE, [fit.slope], (1.0 - SLOPE, 1.0 + SLOPE), kind="observation",
+        interval=within, deciding=len(pairs),
         instances=total, notes=f"{late} of {total} runs had not begun by the end; 2 rate t, means: {means}",
     )  # fmt: skip
 
