@@ -98,3 +98,15 @@ def test_a_damaged_record_of_a_failure(failed, monkeypatch, capsys, text):
         ms.sweep(config(seeds=2, observe=FAILING), failed)  # what cannot be read is tried again, and recorded anew
     assert calls == [2]
     assert sweeps.sweep_status(failed).failed[0]["parameters"]["beta"] == [3.0]
+
+
+def test_a_column_whose_name_is_no_text_is_damage(tmp_path):
+    """Found by tests.fuzz: the name is decoded only when it is looked at, beyond what reads the file."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path = tmp_path / "000.parquet"
+    parquet.write_table(pyarrow.table({"caf\u00e9": [1.0]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"caf\xc3\xa9", b"caf\xe9\xe9"))
+    with pytest.raises(ValueError, match=r"000\.parquet: "):
+        sweep_folder.read_rows(path)

@@ -45,8 +45,10 @@ class Parts:
     @property
     def distinct(self) -> list[int]:
         """The layers whose weights differ from those of all layers before: one for an ALBERT with one group."""
-        paths = self.family.layers(self.config)
-        return [i for i, path in enumerate(paths) if path not in paths[:i]]
+        first: dict[Any, int] = {}
+        for layer, path in enumerate(self.family.layers(self.config)):
+            first.setdefault(path, layer)
+        return list(first.values())
 
     @property
     def longest(self) -> int:

@@ -119,9 +119,11 @@ def read_rows(path: Path) -> Any:
     from pyarrow import ArrowException, parquet
 
     try:
-        return parquet.read_table(regular(path), page_checksum_verification=True)
+        table = parquet.read_table(regular(path), page_checksum_verification=True)
+        _ = table.column_names  # decoded here, so that damaged ones are a ValueError
     except (OSError, ValueError, ArrowException) as error:
         raise ValueError(f"{path.name}: {reason(error)}") from error
+    return table
 
 
 def whole(folder: Path, plan: Planned) -> bool:
