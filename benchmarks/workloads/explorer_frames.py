@@ -128,18 +128,17 @@ def slider(case: Case) -> Run:
     box = page.locator("[data-slider=beta]").bounding_box()
     x, y = box["x"] + 100, box["y"] + box["height"] / 2
 
+    page.mouse.move(x, y)
+    page.mouse.down()  # for good: where it is pressed again is no move that can be told from the next
+
     def run() -> Outcome:
-        page.evaluate("took.length = 0")
-        page.mouse.move(x, y)
-        page.mouse.down()
         found = []
         for k in range(case["moves"]):
+            page.wait_for_function("lab.slots.a.seen === lab.slots.a.wanted")
             page.evaluate("window.since = 0, took.length = 0")
-            page.mouse.move(x + 6 * (k % 8) + 3, y)
+            page.mouse.move(x + 12 * (k + 1), y)  # 3 pixels may be no new value
             page.wait_for_function("took.length > 0")
             found.append(page.evaluate("took[0]"))
-            page.wait_for_function("lab.slots.a.seen === lab.slots.a.wanted")
-        page.mouse.up()
         return Outcome(np.empty(0), seconds=statistics.median(found) / 1000)
 
     return run
