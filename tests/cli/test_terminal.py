@@ -70,6 +70,10 @@ def test_help_breaks_lines_where_the_terminal_ends(name: str, monkeypatch: pytes
 
 def test_a_flag_in_the_wrong_case_is_recognised(metastable: Metastable) -> None:
     metastable("check", "--v", "1,2").refused("Unknown option: --v. Did you mean --V?")
+    metastable("check", "--bta", "2").refused("Unknown option: --bta. Did you mean --beta?")
+    nothing_near = metastable("simulate", "--spacingg", "3")
+    nothing_near.refused("Unknown option: --spacingg; `metastable simulate --help`")
+    assert "Did you mean" not in nothing_near.err  # it was --explain
     metastable("check", "--zzzzzz", "1").refused("`metastable check --help` lists what there is")
 
 

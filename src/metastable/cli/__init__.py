@@ -179,9 +179,10 @@ def _sentence(error: Exception, given: Sequence[str]) -> str:
     import cyclopts
 
     text = " ".join(str(error).split())
-    if isinstance(error, cyclopts.UnknownOptionError) and error.argument_collection and error.token.keyword:
-        near = nearest(error.token.keyword, [name for one in error.argument_collection for name in one.names])
-        text = f"Unknown option: {error.token.keyword}." + (f" Did you mean {near}?" if near else "")
+    if isinstance(error, cyclopts.UnknownOptionError) and error.argument_collection:
+        word = error.token.keyword or error.token.value
+        near = nearest(word, [name for one in error.argument_collection for name in one.names])
+        text = f"Unknown option: {word}." + (f" Did you mean {near}?" if near else "")
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return f"{text.rstrip('.')}; a command takes what its --help lists, and settings as flags (--n 64)."
     if text.endswith("?"):
